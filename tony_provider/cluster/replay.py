@@ -35,7 +35,7 @@ from tony_provider.runtime.common.codec import dump_json, from_plain
 from tony_provider.runtime.common.concurrency import in_parallel
 from tony_provider.runtime.common.quantities import count, size
 from tony_provider.runtime.frameworks.base import get_framework
-from tony_provider.runtime.inputs.shards import BalancedAssignment, Listing, read_log
+from tony_provider.runtime.inputs.shards import BalancedAssignment, Listing, commits_uri, listing_uri, read_log
 from tony_provider.runtime.jobspec.container_content import EnvironmentKind, image_of, python_env_kind
 from tony_provider.runtime.jobspec.model import InputDeal, JobSpec, in_cluster
 from tony_provider.runtime.protocol.status import JobStatus
@@ -279,8 +279,7 @@ class ReplayPlanner:
             readers = job.readers(name)
             if task.rpartition(":")[0] not in readers:
                 continue
-            directory = uris.join(self.application_dir, contract.INPUTS_DIR)
-            listing = Listing.load(self.storage, uris.join(directory, f"{name}.jsonl"))
+            listing = Listing.load(self.storage, listing_uri(self.application_dir, name))
             try:
                 if spec.deal is InputDeal.QUEUE:
                     numbers: Sequence[int] = self._taken(name, task, begun.number)
@@ -301,7 +300,7 @@ class ReplayPlanner:
 
     def _taken(self, name: str, task: str, start: int) -> list[int]:
         """Return the shards of a queue that a process took, in this order."""
-        commits = uris.join(self.application_dir, contract.INPUTS_DIR, f"{name}.commits")
+        commits = commits_uri(self.application_dir, name)
         settled = [
             each.shard
             for each in read_log(self.storage, commits)

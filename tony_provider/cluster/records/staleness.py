@@ -27,7 +27,7 @@ from tony_provider.runtime.common.concurrency import in_parallel_ordered
 from tony_provider.runtime.common.quantities import count
 from tony_provider.runtime.inputs.finding import BadInputError, find_shards, find_table_shards
 from tony_provider.runtime.inputs.lineage import CHECKSUMS_FILE, FileSet, InputLineage, Lineage
-from tony_provider.runtime.inputs.shards import InputShard
+from tony_provider.runtime.inputs.shards import InputShard, listing_uri
 from tony_provider.runtime.jobspec.model import InputSpec
 from tony_provider.runtime.protocol.status import JobState
 from tony_provider.runtime.storage import uris
@@ -272,7 +272,7 @@ class StaleModels:
             reason = "its job declares no `inputs`, so the files that it read are not known"
             return ModelReport(training=training, state=ModelState.UNKNOWN, reason=reason, lineage=lineage)
         directory = self.layout.application_dir(identity, uris.name(f"/{lineage.application_id}"))
-        comparison = _Comparison(self, self._stores, lineage, uris.join(directory, contract.INPUTS_DIR))
+        comparison = _Comparison(self, self._stores, lineage, directory)
         try:
             for name, given in lineage.inputs.items():
                 comparison.compare(name, given)
@@ -299,7 +299,7 @@ class _Comparison:
     search: StaleModels
     stores: JobStores
     lineage: Lineage
-    directory: str  # URI of the application's lists. The record, which jobs can write, does not choose it.
+    application_dir: str  # URI. The record, which jobs can write, does not choose it.
     changes: list[FileChange] = attrs.field(factory=list)
     number: int = 0  # of all changes
     _checksums: dict[str, str] | None = None
@@ -322,7 +322,7 @@ class _Comparison:
             raise SourceMissing(f"inputs.{name} has files that only the nodes can read")
         if FileSet.of(self._files(name, given.spec)) == given.files:
             return
-        with self.search.storage.open_read(uris.join(self.directory, f"{name}.jsonl")) as lines:
+        with self.search.storage.open_read(listing_uri(self.application_dir, name)) as lines:
             before = {shard.uri: shard for shard in map(InputShard.of_line, lines)}
         for shard in self._files(name, given.spec):
             self._add(name, shard.uri, self._change(before.pop(shard.uri, None), shard), shard.modified_ms)
@@ -361,7 +361,8 @@ class _Comparison:
     def _kept_checksums(self) -> dict[str, str]:
         if self._checksums is None:
             try:
-                data = read_whole(self.search.storage, uris.join(self.directory, CHECKSUMS_FILE), _CHECKSUMS_LIMIT)
+                uri = uris.join(self.application_dir, contract.INPUTS_DIR, CHECKSUMS_FILE)
+                data = read_whole(self.search.storage, uri, _CHECKSUMS_LIMIT)
             except StorageNotFound:
                 data = b"{}"
             self._checksums = read_json(data)

@@ -17,7 +17,6 @@ import attrs
 
 from tony_provider.runtime.am.checkpoint_chain import Ownership, SupersededError
 from tony_provider.runtime.am.session.session import Session
-from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.clock import epoch_ms
 from tony_provider.runtime.common.concurrency import retry, run_in_threads
 from tony_provider.runtime.common.network import Address
@@ -31,6 +30,8 @@ from tony_provider.runtime.inputs.shards import (
     ShardCommit,
     ShardQueue,
     ShardReader,
+    commits_uri,
+    listing_uri,
     read_log,
     too_few_shards,
 )
@@ -38,7 +39,7 @@ from tony_provider.runtime.jobspec.model import InputDeal, InputSpec, ranks
 from tony_provider.runtime.jobspec.problems import child
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.protocol.status import InputStatus, JobState
-from tony_provider.runtime.storage import StorageError, StorageNotFound, StorageUnreachable, uris
+from tony_provider.runtime.storage import StorageError, StorageNotFound, StorageUnreachable
 from tony_provider.runtime.storage.stores import JobStores
 
 log = logging.getLogger(__name__)
@@ -205,8 +206,8 @@ def close_inputs(opened: list[OpenedInput]) -> None:
 
 
 def _open(name: str, ownership: Ownership, stores: JobStores, until: float) -> OpenedInput:
-    directory = uris.join(ownership.description.application_dir, contract.INPUTS_DIR)
-    uri, commits = uris.join(directory, f"{name}.jsonl"), uris.join(directory, f"{name}.commits")
+    directory = ownership.description.application_dir
+    uri, commits = listing_uri(directory, name), commits_uri(directory, name)
     spec = ownership.description.job.inputs[name]
     try:
         listing = _listing(name, uri, ownership, stores, until)

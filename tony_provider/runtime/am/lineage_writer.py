@@ -16,7 +16,7 @@ from tony_provider.runtime.common.codec import dump_json
 from tony_provider.runtime.common.concurrency import in_parallel, run_in_threads
 from tony_provider.runtime.inputs.finding import BadInputError, find_shards
 from tony_provider.runtime.inputs.lineage import CHECKSUMS_FILE, FileSet, InputLineage, Lineage
-from tony_provider.runtime.inputs.shards import InputShard
+from tony_provider.runtime.inputs.shards import InputShard, listing_uri
 from tony_provider.runtime.jobspec.model import InputDeal
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.storage import StorageError, StorageNotFound, uris
@@ -73,7 +73,7 @@ class _Writer:
     def input(self, name: str) -> InputLineage:
         description = self.ownership.description
         spec = description.job.inputs[name]
-        listing = uris.join(description.application_dir, contract.INPUTS_DIR, f"{name}.jsonl")
+        listing = listing_uri(description.application_dir, name)
         unchecked: dict[str, InputShard] = {}
         with self.ownership.storage.open_read(listing) as lines:
             files = FileSet.of(self._collected(map(InputShard.of_line, lines), unchecked))

@@ -12,9 +12,8 @@ from typing import Callable
 
 from tony_provider.runtime.am.checkpoint_chain import FencedError, Ownership, SupersededError
 from tony_provider.runtime.am.session.session import Session
-from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.concurrency import retry
-from tony_provider.runtime.inputs.shards import read_log
+from tony_provider.runtime.inputs.shards import commits_uri, read_log
 from tony_provider.runtime.jobspec.model import InputDeal, OutputCommit
 from tony_provider.runtime.jobspec.problems import child
 from tony_provider.runtime.outputs.publication import OutputPart, OutputPlace, Publication, PublishError
@@ -25,7 +24,6 @@ from tony_provider.runtime.storage import (
     StorageInvalidPath,
     StorageUnreachable,
     StorageUnsupported,
-    uris,
 )
 from tony_provider.runtime.storage.stores import JobStores
 
@@ -207,7 +205,7 @@ def committed_files(
     If a shard appears twice, only its last line counts: a replaced application master may have written an
     unacknowledged commit after its successor had read the log. Raises StorageError.
     """
-    commits = uris.join(application_dir, contract.INPUTS_DIR, f"{input_name}.commits")
+    commits = commits_uri(application_dir, input_name)
     last = array("q")  # index: shard; value: its last line
     for line, settled in enumerate(read_log(storage, commits)):
         last.extend([-1] * (settled.shard + 1 - len(last)))

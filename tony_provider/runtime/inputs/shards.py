@@ -22,6 +22,7 @@ from typing import Any, BinaryIO, Optional
 
 import attrs
 
+from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.bounds import COMMITS_LIMIT, read_json
 from tony_provider.runtime.common.quantities import count
 from tony_provider.runtime.jobspec.model import InputDeal, JobSpec
@@ -93,6 +94,16 @@ class InputShard:
 _FIELDS = [field.name for field in attrs.fields(InputShard)]
 # Shared, because creating an encoder takes as long as encoding a line.
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
+
+def listing_uri(application_dir: str, name: str) -> str:
+    """Return the URI of the list of an input's shards."""
+    return uris.join(application_dir, contract.INPUTS_DIR, f"{name}.jsonl")
+
+
+def commits_uri(application_dir: str, name: str) -> str:
+    """Return the URI of the log of an input's queue."""
+    return uris.join(application_dir, contract.INPUTS_DIR, f"{name}.commits")
 
 
 class Listing:
