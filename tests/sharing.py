@@ -23,7 +23,7 @@ _TAKEN = re.compile(rf"\b({'|'.join(FIXTURES)}): ")  # as a test's argument
 # By arguments and parameters that lead to a cluster, and by what is imported. A file too many here only has to wait for
 # one of the first workers; of one that is missing `tests/test_sharing.py` tells.
 _STARTS = re.compile(
-    r"\b(hadoop|start_hadoop|yarn|place|outcomes|object_server): |\"(hadoop|secure_hadoop|yarn)\""
+    r"\b(hadoop|start_hadoop|yarn|place|wide|outcomes|object_server): |\"(hadoop|secure_hadoop|yarn)\""
     r"|\bhdfs: Place\b|tests\.(browser|hadoop\.resolve|e2e\.(browser|database))\b"
 )
 

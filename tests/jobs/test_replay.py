@@ -111,6 +111,7 @@ def test_a_task_fails_at_the_same_step_again(place: Place, rows: str, tmp_path: 
     assert "['1', '2', '0', '4']" in opened.stdout
 
 
+@pytest.mark.long
 def test_a_task_with_an_environment_from_an_archive_fails_again(place: Place, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("import os\n\nraise ValueError(os.environ['WHOSE'])\n")
     worker = {"memory": "128MiB", "command": "python train.py", "python_env": str(packed(tmp_path))}

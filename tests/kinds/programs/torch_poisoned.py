@@ -25,6 +25,7 @@ trained = DistributedDataParallel(model)
 optimizer = torch.optim.SGD(trained.parameters(), lr=0.01)
 name = "poisoned" if task == "3" else "rows"
 for shard in tony_sdk.inputs(name):
+    print(f"step {step + 1} takes {Path(shard.path).name}", flush=True)
     records = [float(line) for line in Path(shard.path).read_text().split()]
     x = torch.tensor([[each] for each in records], dtype=torch.float64)
     optimizer.zero_grad()

@@ -156,6 +156,7 @@ INTERNAL = {
     contract.ENV_TASK,
     contract.ENV_TASK_ATTEMPT,
     contract.ENV_LOG_DIR,
+    contract.ENV_POST_MORTEM,
     contract.ENV_PYTHON_CANDIDATES,
     contract.ENV_TENSORBOARD_PATH,
 }

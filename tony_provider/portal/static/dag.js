@@ -13,6 +13,7 @@ import "./plot.js";
 import "./query.js";
 import "./routes.js";
 import "./series.js";
+import "./stale.js";
 import "./states.js";
 import "./ticks.js";
 import "./vendor/htm.js";
