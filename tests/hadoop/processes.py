@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import signal
@@ -39,9 +40,8 @@ class Process:
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal, unless the process has ended."""
-        try:
-            handle = os.pidfd_open(self.pid)
-        except ProcessLookupError:
+        handle = self._handle()
+        if handle is None:
             return
         try:
             # Looked at after the handle is open: from here on it can only mean this very process.
@@ -54,9 +54,8 @@ class Process:
 
     def wait_gone(self, deadline: float) -> bool:
         """Wait until it has ended, at most to `deadline` (of time.monotonic); whether it has."""
-        try:
-            handle = os.pidfd_open(self.pid)
-        except ProcessLookupError:
+        handle = self._handle()
+        if handle is None:
             return True
         try:
             if self.alive():
@@ -64,6 +63,15 @@ class Process:
         finally:
             os.close(handle)
         return not self.alive()
+
+    def _handle(self) -> int | None:
+        """A handle of the process that has this pid. None if no process has it, but perhaps a thread."""
+        try:
+            return os.pidfd_open(self.pid)
+        except OSError as error:
+            if error.errno not in (errno.ESRCH, errno.ENOENT, errno.EINVAL):  # a thread: EINVAL, ENOENT since Linux 6.9
+                raise
+            return None
 
     def resident_bytes(self) -> int:
         """Memory in RAM, 0 once it has ended."""
