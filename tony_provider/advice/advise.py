@@ -14,20 +14,13 @@ from typing import Any
 import attrs
 
 from tony_provider.advice.case import Case, Rule
-from tony_provider.advice.rules.checkpoint_interval import CheckpointInterval
-from tony_provider.advice.rules.evaluation_missing import EvaluationMissing
-from tony_provider.advice.rules.failing_node import FailingNode
 from tony_provider.advice.rules.flat_curve import FlatCurve
-from tony_provider.advice.rules.gpus_idle import GpusIdle
-from tony_provider.advice.rules.input_wait import InputWait
-from tony_provider.advice.rules.memory_too_little import MemoryTooLittle
-from tony_provider.advice.rules.memory_too_much import MemoryTooMuch
-from tony_provider.advice.rules.nothing_reported import NothingReported
-from tony_provider.advice.rules.queue_wait import QueueWait
-from tony_provider.advice.rules.restart_cost import RestartCost
-from tony_provider.advice.rules.slow_start import SlowStart
-from tony_provider.advice.rules.straggler import Straggler
-from tony_provider.advice.rules.vcores_idle import VcoresIdle
+from tony_provider.advice.rules.idle_processors import GpusIdle, VcoresIdle
+from tony_provider.advice.rules.memory_requests import MemoryTooLittle, MemoryTooMuch
+from tony_provider.advice.rules.missing_reports import EvaluationMissing, NothingReported
+from tony_provider.advice.rules.pace import InputWait, Straggler
+from tony_provider.advice.rules.restart_costs import CheckpointInterval, FailingNode, RestartCost
+from tony_provider.advice.rules.start_delay import QueueWait, SlowStart
 from tony_provider.cluster.records.history import JobHistory, SpecificationRecord
 from tony_provider.cluster.records.summary import Advice, JobSummary
 from tony_provider.runtime.common.codec import CodecError, to_plain

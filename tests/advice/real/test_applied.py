@@ -14,8 +14,7 @@ from tests.operators.conftest import described, local, training
 from tests.operators.jobs import DAG_ID, dag_of
 from tests.operators.trainings import Telling, Training
 from tony_provider.advice import advise
-from tony_provider.advice.rules.memory_too_little import MemoryTooLittle
-from tony_provider.advice.rules.memory_too_much import MemoryTooMuch
+from tony_provider.advice.rules.memory_requests import MemoryTooLittle, MemoryTooMuch
 from tony_provider.runtime.common.quantities import size
 from tony_provider.runtime.protocol.status import TypeUse
 

@@ -11,8 +11,8 @@ from tests.advice.real.table import Verdicts
 from tests.jobs.job import Job
 from tests.jobs.places import YarnPlace
 from tests.waiting import until
-from tony_provider.advice.rules.failing_node import FailingNode
-from tony_provider.advice.rules.queue_wait import QueueWait
+from tony_provider.advice.rules.restart_costs import FailingNode
+from tony_provider.advice.rules.start_delay import QueueWait
 from tony_provider.runtime.protocol.status import JobState, TaskState
 
 WAIT = 30.0  # seconds that a job waits for the cluster

@@ -7,9 +7,8 @@ import pytest
 from tests.advice.real.jobs import fit, ran, submitted
 from tests.advice.real.table import Verdicts
 from tests.jobs.places import LocalPlace
-from tony_provider.advice.rules.evaluation_missing import EvaluationMissing
 from tony_provider.advice.rules.flat_curve import FlatCurve
-from tony_provider.advice.rules.nothing_reported import NothingReported
+from tony_provider.advice.rules.missing_reports import EvaluationMissing, NothingReported
 
 LONG = "--steps 1400 --pace 0.1 --evaluate"  # forty samples, which are seconds apart
 

@@ -7,8 +7,7 @@ import pytest
 from tests.advice.real.jobs import TASK, fit, ran, ran_again, submitted
 from tests.advice.real.table import Verdicts
 from tests.jobs.places import LocalPlace, YarnPlace
-from tony_provider.advice.rules.memory_too_little import MemoryTooLittle
-from tony_provider.advice.rules.memory_too_much import MemoryTooMuch
+from tony_provider.advice.rules.memory_requests import MemoryTooLittle, MemoryTooMuch
 from tony_provider.cluster.records.summary import Confidence
 
 SHORT = "--steps 70 --pace 0.1"  # some heartbeats

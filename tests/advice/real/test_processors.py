@@ -12,8 +12,7 @@ from tests.advice.real.jobs import Ran, fit, ran, submitted
 from tests.advice.real.table import Verdicts
 from tests.jobs.places import LocalPlace
 from tests.runtime.executor.gpus.test_nvml import COMPILER, needs_compiler
-from tony_provider.advice.rules.gpus_idle import GpusIdle
-from tony_provider.advice.rules.vcores_idle import VcoresIdle
+from tony_provider.advice.rules.idle_processors import GpusIdle, VcoresIdle
 
 SOURCE = Path(__file__).with_name("fake_nvml.c")
 STEPS = 400  # of a tenth of a second: what is sustained is that over half a minute

@@ -11,10 +11,8 @@ import pytest
 from tests.advice.real.jobs import fit, lose, ran, submitted
 from tests.advice.real.table import Verdicts
 from tests.jobs.places import LocalPlace
-from tony_provider.advice.rules.checkpoint_interval import CheckpointInterval
-from tony_provider.advice.rules.failing_node import FailingNode
-from tony_provider.advice.rules.restart_cost import RestartCost
-from tony_provider.advice.rules.slow_start import SlowStart
+from tony_provider.advice.rules.restart_costs import CheckpointInterval, FailingNode, RestartCost
+from tony_provider.advice.rules.start_delay import SlowStart
 
 QUICK = {"restart": {"budget": 10, "same_failure": 10, "backoff": "0.1s"}}
 

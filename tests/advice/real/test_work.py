@@ -10,8 +10,7 @@ import pytest
 from tests.advice.real.jobs import TASK, fit, ran, ran_again, submitted
 from tests.advice.real.table import Verdicts
 from tests.jobs.places import LocalPlace
-from tony_provider.advice.rules.input_wait import InputWait
-from tony_provider.advice.rules.straggler import Straggler
+from tony_provider.advice.rules.pace import InputWait, Straggler
 
 READS = """exec python3 -c "
 import os, time

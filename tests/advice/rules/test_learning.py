@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from tests.advice.cases import TIMES, evolved, history, said, sample, silent
 from tony_provider.advice.case import Case
-from tony_provider.advice.rules.evaluation_missing import EvaluationMissing
 from tony_provider.advice.rules.flat_curve import FlatCurve
-from tony_provider.advice.rules.nothing_reported import NothingReported
+from tony_provider.advice.rules.missing_reports import EvaluationMissing, NothingReported
 from tony_provider.cluster.records.history import JobHistory
 from tony_provider.runtime.protocol.status import JobState, TaskProgress, TaskState, TaskStatus
 

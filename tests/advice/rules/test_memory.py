@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from tests.advice.cases import GIB, history, run, said, silent, use
 from tony_provider.advice import sizing
 from tony_provider.advice.case import Case
-from tony_provider.advice.rules.memory_too_little import MemoryTooLittle
-from tony_provider.advice.rules.memory_too_much import MemoryTooMuch
+from tony_provider.advice.rules.memory_requests import MemoryTooLittle, MemoryTooMuch
 from tony_provider.cluster.records.summary import Confidence
 from tony_provider.runtime.jobspec.units import parse_memory
 from tony_provider.runtime.protocol.status import Failure, FailureKind, FinalStatus, JobState

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from tests.advice.cases import GIB, HOUR, TIMES, history, run, said, silent, use
 from tony_provider.advice.case import ENOUGH_TRAINING, Case
-from tony_provider.advice.rules.gpus_idle import GpusIdle
-from tony_provider.advice.rules.vcores_idle import VcoresIdle
+from tony_provider.advice.rules.idle_processors import GpusIdle, VcoresIdle
 from tony_provider.cluster.records.history import JobHistory
 from tony_provider.cluster.records.summary import Confidence
 from tony_provider.runtime.protocol.status import JobState

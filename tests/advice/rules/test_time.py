@@ -9,11 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.advice.cases import HOUR, TIMES, history, run, said, silent
-from tony_provider.advice.rules.checkpoint_interval import CheckpointInterval, best_interval, cost
-from tony_provider.advice.rules.failing_node import FailingNode
-from tony_provider.advice.rules.queue_wait import QueueWait
-from tony_provider.advice.rules.restart_cost import RestartCost
-from tony_provider.advice.rules.slow_start import SlowStart
+from tony_provider.advice.rules.restart_costs import CheckpointInterval, FailingNode, RestartCost, best_interval, cost
+from tony_provider.advice.rules.start_delay import QueueWait, SlowStart
 from tony_provider.cluster.records.summary import Confidence
 from tony_provider.runtime.protocol.status import Failure, FailureKind, FinalStatus, JobState, TimeUse
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from tests.advice.cases import evolved, history, run, said, sample, silent, use
-from tony_provider.advice.rules.input_wait import InputWait
-from tony_provider.advice.rules.straggler import Straggler
+from tony_provider.advice.rules.pace import InputWait, Straggler
 from tony_provider.cluster.records.summary import Advice, Confidence
 from tony_provider.runtime.application_history import TaskSample
 

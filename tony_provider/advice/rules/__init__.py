@@ -1,1 +1,1 @@
-"""The advice rules, one per module. ``advise.RULES`` lists them."""
+"""The advice rules, by subject. ``advise.RULES`` lists them."""

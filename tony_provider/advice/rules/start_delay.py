@@ -1,4 +1,4 @@
-"""Rule on long waits for the containers of a whole gang."""
+"""Rules on the time before the first step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from tony_provider.runtime.common.quantities import count, span
 from tony_provider.runtime.frameworks.base import get_framework
 from tony_provider.runtime.jobspec.model import StartRule
 
-_MUCH = 0.3  # share of the total time
+_MUCH_WAIT = 0.3  # share of the total time
+_MUCH_START = 0.2  # share of the total time
 
 
 @attrs.frozen
@@ -25,8 +26,8 @@ class QueueWait(Rule):
     least_seconds: float = 300.0  # shorter waits are normal
 
     def advise(self, case: Case) -> Advice | None:
-        waited, (share, confidence) = case.times.waiting, case.share_of_time(lambda times: times.waiting, _MUCH)
-        if waited < self.least_seconds or share < _MUCH:
+        waited, (share, confidence) = case.times.waiting, case.share_of_time(lambda times: times.waiting, _MUCH_WAIT)
+        if waited < self.least_seconds or share < _MUCH_WAIT:
             return None
         use = [runs.now for runs in case.types]
         containers = sum(each.tasks for each in use)
@@ -61,3 +62,34 @@ def _change(case: Case) -> dict[str, Any] | None:
     ):
         return None
     return {"start": StartRule.FIRST_COME.value}
+
+
+@attrs.frozen
+class SlowStart(Rule):
+    """Recommend smaller files or prepared data if containers idle while files are copied or the program initializes."""
+
+    name = "slow-start"
+
+    least_seconds: float = 120.0  # shorter starts are normal
+
+    def advise(self, case: Case) -> Advice | None:
+        times = case.times
+        share, confidence = case.share_of_time(lambda use: use.localisation + use.start, _MUCH_START)
+        if times.localisation + times.start < self.least_seconds or share < _MUCH_START:
+            return None
+        if not times.training:  # without a first step the start time is unknown
+            return None
+        what = (
+            "send fewer files: use an environment that the nodes have, or a smaller archive"
+            if times.localisation > times.start
+            else "prepare the data earlier, in a separate task type, or cache compiled code"
+        )
+        return self.advice(
+            f"The containers took {span(times.localisation)} to get their files and {span(times.start)} to their first "
+            f"step, {share:.0%} of its time: {what}",
+            share,
+            confidence,
+            localisation_seconds=times.localisation,
+            start_seconds=times.start,
+            generations=case.status.generation,
+        )
