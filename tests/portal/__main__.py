@@ -17,7 +17,7 @@ import tests.airflow_home  # noqa: F401 - names Airflow's home before anything i
 
 os.environ["AIRFLOW__LOGGING__LOGGING_LEVEL"] = "WARNING"  # of this process; read when Airflow is imported
 from tests.browser import browser
-from tests.portal import actions, page_times, trouble
+from tests.portal import actions, corrected, page_times, trouble
 from tests.portal.site import READER, REPOSITORY, Site, site
 from tests.portal.walk import Walk, log_in
 from tests.portal.work import JOBS, what_was_done, work
@@ -53,6 +53,7 @@ def see(here: Site) -> None:
         print("every page says what the jobs did", flush=True)
         actions.every_action(walk, here)
         actions.refused(walk, here)
+        corrected.correct_and_repeat(walk, here)
         trouble.without_rights(here, done)
         print("who may read one DAG finds nothing of the others", flush=True)
         trouble.master_killed(walk, here, done)

@@ -8,7 +8,8 @@ from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessE
 from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleAuthManager
 
 PORTAL_DAGS = {
-    *("portal_acted", "portal_clicks", "portal_sweep", "portal_odd", "portal_long", "portal_large", "portal_refused")
+    *("portal_acted", "portal_clicks", "portal_corrected", "portal_sweep", "portal_odd", "portal_long", "portal_large"),
+    "portal_refused",
 }
 # What each user may read: DAGs, and kinds of access that they lack.
 READS: dict[str, set[str]] = {
@@ -22,7 +23,7 @@ READS: dict[str, set[str]] = {
     "judy": {"digits"},
     "rita": {"ordered"},
     "saul": {"ordered"},
-    "peggy": {"ordered", "portal_acted", "portal_refused"},
+    "peggy": {"ordered", "portal_acted", "portal_corrected", "portal_refused"},
     "kate": {"clicks"},
     "grace": PORTAL_DAGS | {f"many_{number:02}" for number in range(20)},
     "heidi": {"portal_sweep"},

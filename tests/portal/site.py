@@ -24,7 +24,8 @@ from tony_provider.hooks.tony import TonyHook
 REPOSITORY = Path(__file__).resolve().parents[2]
 DAGS = Path(__file__).parent / "dags"
 READER, OTHER = "grace", "heidi"  # who reads all DAGs of jobs, and who reads the mapped one
-VIEWER = "peggy"  # reads the DAG portal_acted, and may not edit it
+VIEWER = "peggy"  # reads the DAGs portal_acted and portal_corrected, and may not edit them
+ACTED_ON = ("portal_acted", "portal_corrected")
 SETTINGS = Settings(node_vcores=16)  # with 8, masters of waiting jobs could take all of them
 
 
@@ -50,10 +51,10 @@ class Site:
         return Run(self.rest, dag_id, made["dag_run_id"])
 
     def applications(self) -> dict[str, dict[str, Any]]:
-        """Return the ResourceManager's applications by id, without those that the browser test acts on."""
+        """Return the ResourceManager's applications by id, without those of the DAGs that the browser test acts on."""
         url = f"{self.hadoop.rm_webapp[0]}/ws/v1/cluster/apps"
         found = self.hadoop.client("alice").get_json(url)["apps"] or {}
-        return {each["id"]: each for each in found.get("app", []) if not each["name"].startswith("portal_acted")}
+        return {each["id"]: each for each in found.get("app", []) if not each["name"].startswith(ACTED_ON)}
 
 
 @contextmanager

@@ -29,7 +29,7 @@ from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.codec import CodecError, dump_json, from_plain, to_plain
 from tony_provider.runtime.common.python_packages import normalized
-from tony_provider.runtime.common.text import one_line
+from tony_provider.runtime.common.text import MASK, one_line
 from tony_provider.runtime.jobspec.container_content import (
     ARCHIVES,
     FILES,
@@ -48,8 +48,6 @@ from tony_provider.runtime.notebook.serving import NotebookOptions
 from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import Storage, write_atomically
-
-_MASKED = "***"  # Airflow's mask
 
 
 @attrs.frozen
@@ -89,7 +87,7 @@ def kept_job(storage: Storage, application_dir: str, layout: Layout, *, confirme
     job, left_out = _without_client_config(with_kept_files(job, specification.resources or []), layout)
     _check_objects(job, layout, confirmed=confirmed)
     environments = (job.env, *(task.env for task in job.tasks.values()))
-    masked = sorted({name for each in environments for name, value in each.items() if _MASKED in value})
+    masked = sorted({name for each in environments for name, value in each.items() if MASK in value})
     return KeptJob(_without(job, masked), masked, left_out)
 
 
@@ -160,7 +158,7 @@ def _once(resources: list[KeptResource]) -> Iterator[KeptResource]:
 
 def _without(job: JobSpec, names: list[str]) -> JobSpec:
     def left(env: dict[str, str]) -> dict[str, str]:
-        return {name: value for name, value in env.items() if name not in names or _MASKED not in value}
+        return {name: value for name, value in env.items() if name not in names or MASK not in value}
 
     tasks = {name: attrs.evolve(task, env=left(task.env)) for name, task in job.tasks.items()}
     return attrs.evolve(job, env=left(job.env), tasks=tasks)

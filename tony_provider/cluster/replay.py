@@ -34,6 +34,7 @@ from tony_provider.runtime.common.bounds import read_json
 from tony_provider.runtime.common.codec import dump_json, from_plain
 from tony_provider.runtime.common.concurrency import in_parallel
 from tony_provider.runtime.common.quantities import count, size
+from tony_provider.runtime.common.text import MASK
 from tony_provider.runtime.frameworks.base import get_framework
 from tony_provider.runtime.inputs.shards import BalancedAssignment, Listing, commits_uri, listing_uri, read_log
 from tony_provider.runtime.jobspec.container_content import EnvironmentKind, image_of, python_env_kind
@@ -44,7 +45,6 @@ from tony_provider.runtime.storage.base import Storage, download
 from tony_provider.runtime.storage.errors import StorageNotFound
 from tony_provider.runtime.storage.stores import JobStores
 
-_MASKED = "***"  # in place of a secret value in a kept specification
 _COPIES = 4  # concurrent transfers
 
 
@@ -190,7 +190,7 @@ class ReplayPlanner:
         environs = [job.env, *(each.env for each in job.tasks.values())]
         for env in environs:
             for name, value in env.items():
-                if _MASKED in value:
+                if MASK in value:
                     env[name] = self.secrets.get(name, value)
                     lacking += [] if name in self.secrets else [name]
         if lacking:

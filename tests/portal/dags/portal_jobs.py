@@ -4,9 +4,10 @@ import sys
 from datetime import datetime, timedelta
 from typing import Any
 
-from airflow.sdk import DAG
+from airflow.sdk import DAG, task
 
 from tony_provider.operators.tony import TonyTrainOperator
+from tony_provider.publishing import publish_model
 
 # Days of January with a program of their own; what the kinds are is told in portal_fit.py.
 KINDS = {4: "fails", 6: "restarts", 9: "fails_once"}
@@ -59,3 +60,20 @@ with DAG("portal_refused", schedule=None):
 # No node has as much: its containers are never given.
 with DAG("portal_large", schedule=None):
     TonyTrainOperator(task_id="train", job=job("1", "well", memory="3GiB", workers=4), queue_timeout=15, **DEFERRED)
+
+# Trainings in a chain of models. Users correct the data, and repeat the runs.
+MODELS = "portal_corrected/models"
+corrected = job("1", "well")
+corrected["inputs"] = {"rows": {"paths": ["hdfs:///user/alice/portal-rows/{{ logical_date | ds }}"], "deal": "none"}}
+corrected["tasks"]["worker"]["command"] = "date +%N > $TONY_MODEL_DIR/weights"
+
+
+@task
+def publish(models: str, trained: Any) -> None:
+    publish_model(models, trained)
+
+
+with DAG("portal_corrected", schedule="@daily", default_args={"depends_on_past": True}, **DATES):
+    newest = f"{{{{ macros.tony.newest_model('{MODELS}') }}}}"
+    train = TonyTrainOperator(task_id="train", job=corrected, warm_start=newest, wait_for_downstream=True, **DEFERRED)
+    publish(MODELS, train.output)

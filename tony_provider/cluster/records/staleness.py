@@ -169,6 +169,27 @@ class _CachedListings:
         return self._names[parent][name]
 
 
+@attrs.frozen
+class _Selection:
+    """The trainings that a caller asked for."""
+
+    layout: Layout
+    dag_ids: Sequence[str] | None
+    after_ms: int  # epoch
+    model: str | None  # URI
+
+    def may_have(self, identity: Identity) -> bool:
+        """Return False if the training is certainly not wanted. Its record decides."""
+        of_dag = not self.dag_ids or any(identity.may_be_of(dag_id, "") for dag_id in self.dag_ids)
+        return of_dag and (self.model is None or self.model.startswith(f"{self.layout.job_dir(identity)}/"))
+
+    def has(self, lineage: Lineage | None) -> bool:
+        if lineage is None:
+            return True  # nothing says that it is not wanted
+        of_dag = not self.dag_ids or lineage.labels.get("dag_id") in self.dag_ids
+        return of_dag and lineage.finished_ms >= self.after_ms
+
+
 @attrs.define
 class StaleModels:
     """Finds stale models of a staging directory. The caller closes it."""
@@ -193,29 +214,17 @@ class StaleModels:
         ``dag_ids``, ``after_ms`` (epoch) and ``model`` (a URI) select trainings. Raises StorageError if a store is
         unreachable.
         """
+        wanted = _Selection(self.layout, dag_ids, after_ms, model)
         files = list_existing(self.storage, self.layout.lineage_dir)
         names = {each.name: each for each in filter(None, (self.layout.task_of(file.name) for file in files))}
-
-        def is_wanted(identity: Identity) -> bool:
-            of_dag = not dag_ids or any(identity.may_be_of(dag_id, "") for dag_id in dag_ids)
-            return of_dag and (model is None or model.startswith(f"{self.layout.job_dir(identity)}/"))
-
         own: dict[str, ModelReport] = {}
-        self._judge(filter(is_wanted, names.values()), own)
+        self._judge(filter(wanted.may_have, names.values()), own)
         trainings = (Identity.parse(each.name) for each in list_existing(self.storage, self.layout.jobs_dir))
-        others = [each for each in trainings if each is not None and each.name not in names and is_wanted(each)]
+        others = [each for each in trainings if each is not None and each.name not in names and wanted.may_have(each)]
         for report in in_parallel_ordered(self._without_record, others, _READERS, self.check_cancelled):
             if report is not None:
                 own[report.training] = report
-        shown = [
-            name
-            for name, report in own.items()
-            if report.lineage is None
-            or (
-                report.lineage.finished_ms >= after_ms
-                and (not dag_ids or report.lineage.labels.get("dag_id") in dag_ids)
-            )
-        ]
+        shown = [name for name, report in own.items() if wanted.has(report.lineage)]
         # Ancestors that are not wanted themselves also need a state.
         while (
             missing := {every.training for each in own.values() for every in self._origins(each)}
@@ -311,7 +320,8 @@ class _Comparison:
         since = f", the latest at {moment(newest)}" if newest else ""
         early = any(each.files_after not in (None, each.files) for each in self.lineage.inputs.values())
         during = "; some had changed before its training ended" if early else ""
-        return f"{count(self.number, 'file')} differ ({', '.join(kinds)}){since}{during}"
+        verb = "differs" if self.number == 1 else "differ"
+        return f"{count(self.number, 'file')} {verb} ({', '.join(kinds)}){since}{during}"
 
     def compare(self, name: str, given: InputLineage) -> None:
         """Add the differences of an input. Raises StorageError, SourceMissing, BadInputError, ValueError."""

@@ -41,7 +41,7 @@ def _base64_forms(data: bytes) -> Iterator[str]:
     yield from base64.encodebytes(data).decode().split()  # in lines of 76 characters, as base64 and openssl write them
 
 
-MASK = "***"
+MASK = "***"  # in place of a secret value, as Airflow writes it
 _SECRET_NAME = re.compile(
     r"(?:^|[^A-Za-z]|(?<=[a-z])(?=[A-Z]))"  # the beginning of a word, also in hubToken
     r"(?i:passw(?:or)?d|passphrase|pwd|secret|token|credentials?|(?:api|access|private|secret)[_.-]?key)$"
