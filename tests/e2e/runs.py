@@ -189,7 +189,7 @@ class Backfill:
             "to_date": f"{dates[-1]}T00:00:00Z",
             "max_active_runs": at_once,
             "reprocess_behavior": reprocess,
-            "dag_run_conf": conf,
+            **({"dag_run_conf": conf} if conf is not None else {}),  # Airflow 3.0 takes no null
         }
         return cls(rest, rest.call("POST", "/backfills", body)["id"])
 
