@@ -63,6 +63,19 @@ def test_files_that_explain_a_failure_are_kept(local: LocalPlace) -> None:
     assert "kept 1 file of TONY_DEBUG_DIR in" in job.log("worker:0")
 
 
+def test_files_of_a_process_that_was_stopped_are_kept_too(local: LocalPlace, tmp_path: Path) -> None:
+    command = """
+        echo dump > $TONY_DEBUG_DIR/trace
+        until test -e "$PLACE/other-$TONY_TASK_INDEX"; do touch "$PLACE/other-$((1 - TONY_TASK_INDEX))"; sleep 0.1; done
+        test $TONY_TASK_INDEX = 0 && exit 3
+        exec sleep 600
+    """
+    worker = {"instances": 2, "memory": "128MiB", "command": command, "env": {"PLACE": str(tmp_path)}}
+    job = local.run({"restart": {"budget": 0}, "tasks": {"worker": worker}})
+    job.failed()
+    assert job.read("logs/worker-1.log.debug-1/trace") == "dump\n"
+
+
 def test_the_diagnostics_name_the_task_and_end_with_its_last_words(place: Place) -> None:
     job = place.run(
         {

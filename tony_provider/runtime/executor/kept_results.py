@@ -225,12 +225,15 @@ async def upload_log(context: ExecutorContext, data: bytes) -> None:
         log.warning("the log could not be uploaded: %s", error)
 
 
-_DEBUG_LIMIT = 64 << 20  # bytes that a failed start keeps
+_DEBUG_LIMIT = 64 << 20  # bytes of all files of a start
 _DEBUG_FILES = 200
 
 
 async def keep_debug_files(context: ExecutorContext, start: int) -> str:
-    """Copy the files that failed processes have left in TONY_DEBUG_DIR to the logs. Return the problem, or ""."""
+    """Copy the files in TONY_DEBUG_DIR of processes that failed or were stopped to the logs.
+
+    Return the problem, or "".
+    """
     files = [
         (f"process-{workspace.local_rank}-{file.name}" if workspace.local_rank else file.name, file)
         for workspace in context.workspaces
@@ -239,8 +242,8 @@ async def keep_debug_files(context: ExecutorContext, start: int) -> str:
     ]
     container, size = context.container, sum(file.stat().st_size for _, file in files)
     if size > _DEBUG_LIMIT or len(files) > _DEBUG_FILES:
-        limit = f"at most {_DEBUG_FILES} files of {_DEBUG_LIMIT >> 20} MiB are kept"
-        return f"{contract.ENV_DEBUG_DIR}: nothing is kept of {len(files)} files with {size} bytes: {limit}"
+        limit = f"the limit is {_DEBUG_FILES} files and {_DEBUG_LIMIT >> 20} MiB in total"
+        return f"{contract.ENV_DEBUG_DIR}: none of its {len(files)} files ({size} bytes) was kept; {limit}"
     log_name = contract.log_name(container.identity.task, container.identity.attempt)
     directory = uris.join(container.description.application_dir, contract.LOGS_DIR, f"{log_name}.debug-{start}")
 
@@ -294,6 +297,8 @@ class ModelExports(BackgroundWork):
         if self._work is None or self._ended or wanted.asked_ms == self._asked_ms:
             return
         await self._scan()  # exports that exist already are not the result of this request
+        if wanted.asked_ms == self._asked_ms:
+            return  # the same request, repeated during the scan
         self._asked_ms = wanted.asked_ms
         try:
             await asyncio.to_thread(self._context.workspace.request_export, wanted.reason)

@@ -290,7 +290,7 @@ class ProcessStart:
             await self._inspect_disk(exited)
             self._send_and_remember(tony_pb2.FromExecutor(exited=exited))
             problem = await self._copy_last(ended_at, succeeded=False)
-            if not exited.stopped and (lost := await keep_debug_files(self._context, self.order.start)):
+            if lost := await keep_debug_files(self._context, self.order.start):
                 self._warn(lost)
         if problem:
             log.warning("%s: the newest checkpoint is not on the store: %s", self.order, problem)
