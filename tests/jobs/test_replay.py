@@ -13,6 +13,7 @@ import pytest
 from tests.jobs.job import Job
 from tests.jobs.places import Place
 from tests.jobs.test_environments import packed
+from tony_provider.runtime.common.quantities import count
 from tony_provider.runtime.storage import uris
 
 SHARDS, POISONED = 700, 350
@@ -103,9 +104,12 @@ def test_a_task_fails_at_the_same_step_again(place: Place, rows: str, tmp_path: 
     (worker,) = [each for each in status.tasks if each.name == "worker:3"]
     assert worker.progress is not None
     assert f"after step {worker.progress.step}" in done.stderr
-    assert [path.name for path in (kept / "shards").rglob("part-*")] == [f"part-{POISONED:03}"]
+    # On a slow machine, the process has also taken a few others since the checkpoint.
+    copied = [path.name for path in (kept / "shards").rglob("part-*")]
+    assert f"part-{POISONED:03}" in copied
+    assert len(copied) < SHARDS // 20
     assert len(list((kept / "chain").rglob("manifest.json"))) == 1
-    assert "copies 1 shard, 7 B" in done.stdout
+    assert f"copies the shards: {count(len(copied), 'file')}, " in done.stdout
 
     opened = replay(job, "--debug", said="p records\nq\n")
     assert "['1', '2', '0', '4']" in opened.stdout

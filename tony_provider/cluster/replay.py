@@ -1,4 +1,4 @@
-"""Collect what one start of a task of an earlier job had, to run the task again on this machine.
+"""Plan the replay of one start of a task of an earlier job on this machine.
 
 The history of the job names the job's files, the checkpoint, the members of the cluster and the shards. They are copied
 into a folder, from which ``tony_provider.runtime.executor.replay_runner`` runs the task.
@@ -49,7 +49,7 @@ _COPIES = 4  # concurrent transfers
 
 
 class CannotReplay(ClusterError):  # noqa: N818 - says what is wrong
-    """The records of a job do not suffice to run its task again. The message names the missing record."""
+    """A task cannot be replayed: a record, a file or a secret is missing, or there is no such task or start."""
 
     permanent = True
 
@@ -79,7 +79,7 @@ class ReplayPlan:
     replay: Replay
     folder: Path
     differences: Sequence[str]  # one line each
-    copies: Mapping[str, Sequence[_Copy]]  # by kind, for people
+    copies: Mapping[str, Sequence[_Copy]]  # by the word for them in `describe`
     lists: Mapping[Path, bytes]  # lists of shards
 
     def describe(self) -> Iterator[str]:
@@ -89,7 +89,7 @@ class ReplayPlan:
         yield f"{replay.task}, start {replay.start} in generation {replay.generation}, {since}"
         for kind, copies in self.copies.items():
             if copies:
-                yield f"copies {count(len(copies), kind)}, {size(sum(each.size for each in copies))}"
+                yield f"copies the {kind}: {count(len(copies), 'file')}, {size(sum(each.size for each in copies))}"
         yield from self.differences
 
     def fetch(self, stores: JobStores) -> None:
@@ -170,7 +170,7 @@ class ReplayPlanner:
             replay=replay,
             folder=self.folder,
             differences=list(self._differences(job, task_type, begun, len(members) if alone else 0)),
-            copies={"file of the job": code, "file of the checkpoint": checkpoint, "shard": shards},
+            copies={"job": code, "checkpoint": checkpoint, "shards": shards},
             lists={**lists, **manifest},
         )
 
@@ -231,6 +231,7 @@ class ReplayPlanner:
     def _resources(self, record: SpecificationRecord, task_type: str) -> tuple[list[LocalizedResource], list[_Copy]]:
         if record.resources is None:
             raise CannotReplay("the job's record does not list its files, because there were too many")
+        built = {key: each.sha256 for key, each in record.environments.items() if each.built}
         others = [f"tasks.{each}." for each in record.job["tasks"] if each != task_type]
         found, copies = [], []
         for number, each in enumerate(each for each in record.resources if not each.key.startswith(tuple(others))):
@@ -240,7 +241,8 @@ class ReplayPlanner:
             except StorageNotFound as error:
                 raise CannotReplay(f"{each.key}: {each.uri} was removed from the store") from error
             copies.append(_Copy(each.uri, path, status.size))
-            sha256 = uris.name(uris.parent(each.uri)) if self.layout.is_cached(each.uri) else None
+            cached = uris.name(uris.parent(each.uri)) if self.layout.is_cached(each.uri) else None
+            sha256 = built.get(each.key, cached)
             found.append(LocalizedResource(each.name, f"file://{path}", status.size, 0, _kind(each), sha256))
         return found, copies
 
@@ -299,7 +301,7 @@ class ReplayPlanner:
         return list(copies.values()), lists, parts
 
     def _taken(self, name: str, task: str, start: int) -> list[int]:
-        """Return the shards of a queue that a process took, in this order."""
+        """Return the shards that a process took from a queue: the committed ones in this order, then the others."""
         commits = commits_uri(self.application_dir, name)
         settled = [
             each.shard
@@ -323,12 +325,12 @@ class ReplayPlanner:
                 "rank 0 of 1. Its shards and its checkpoint are those of the original rank"
             )
         if begun.kept:
-            yield "differs, perhaps: the process continued from its own directory, of which this is the stored state"
+            yield "may differ: the process continued from its own directory; this is its last stored checkpoint"
         python_env = job.python_env_of(task_type)
         if python_env is None:
             yield "differs: the job names no python_env, so the Python of this machine and its packages are used"
         elif python_env_kind(python_env) is EnvironmentKind.DIRECTORY:
-            yield f"differs, perhaps: {python_env} is the directory of this machine, and not that of the job's node"
+            yield f"may differ: {python_env} is a directory of this machine; the job used the directory of its node"
         if image_of(job, task_type) is not None:
             yield "differs: the job ran in an image; the replay uses the programs of this machine"
         if job.hadoop:
@@ -351,7 +353,7 @@ def _kind(resource: KeptResource) -> ResourceKind:
 
 
 def _local(job: JobSpec) -> JobSpec:
-    """Return the job without what only the cluster provides."""
+    """Return the job without images, Hadoop access, shared checkpoint directories and the preflight."""
     tasks = {name: attrs.evolve(each, docker=None) for name, each in job.tasks.items()}
     checkpoint = attrs.evolve(job.checkpoint, shared=False)
     return attrs.evolve(job, tasks=tasks, checkpoint=checkpoint, docker=None, hadoop=None, preflight=False)

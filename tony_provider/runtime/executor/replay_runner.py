@@ -1,7 +1,7 @@
 """Run one task of an earlier job again: ``python -m tony_provider.runtime.executor.replay_runner FOLDER``.
 
-``airflow tony replay`` fills the folder. The preparation of the task is that of its executor. There is no application
-master, so the shards and the addresses of other tasks come from the folder. The program writes nothing to the store.
+``airflow tony replay`` fills the folder. The executor's own code prepares the task. There is no application master, so
+the shards and the addresses of other tasks come from the folder. No checkpoint, output or log is uploaded.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class _Requests(socketserver.StreamRequestHandler):
 
 
 class _ShardSequence(socketserver.ThreadingUnixStreamServer):
-    """Hands out the shards of queues in the order in which the original process took them."""
+    """Hands out the shards of queues in the order of the original process."""
 
     daemon_threads = True
 
@@ -65,7 +65,7 @@ class _ShardSequence(socketserver.ThreadingUnixStreamServer):
 
 
 def main(folder: Path) -> int:
-    """Run the task in the foreground. Return its exit code, as a shell does."""
+    """Run the task in the foreground. Return the exit code of its shell."""
     replay = load_json((folder / REPLAY_FILE).read_bytes(), Replay)
     container = _container(folder, replay)
     resources = replay.description.resources_of(container.task_type)
