@@ -10,7 +10,7 @@ import pytest
 from tests.documents.pages import PAGES, ROOT, blocks, name
 
 DOCS = ROOT / "docs"
-WHOLE = 67_800  # words
+WHOLE = 68_100  # words
 FOLDERS = {"get-started": 1_300, "training-code": 1_200, "dags": 1_200, "platform": 1_200, "explanation": 1_500}
 ALONE = {"README.md": 700, "CHANGELOG.md": 600, "docs/migrate/features.md": 900, "docs/explanation/performance.md": 900}
 GUIDES = [page for folder in ("training-code", "dags", "platform") for page in sorted((DOCS / folder).glob("*.md"))]

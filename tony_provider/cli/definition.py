@@ -400,9 +400,8 @@ _REPLAY = ActionCommand(
     name="replay",
     help="Run one task of an earlier job again on this machine",
     description=(
-        "Run a task as it was: with its code, its Python environment, the checkpoint that it started from, and the "
-        "shards that it read. The command prints what it copies, and how the process differs from the original one. "
-        "It writes nothing to the store."
+        "Run one start of a task on this machine, with the same code, Python environment, checkpoint and shards. The "
+        "command prints what it copies, and how the process differs from the original one. It uploads nothing."
     ),
     func=lazily("tony_provider.cli.diagnose.replay"),
     args=(

@@ -1,4 +1,4 @@
-"""The command ``airflow tony stale``: models whose data has changed, and the repetition of their DAG runs.
+"""The command ``airflow tony stale``: list models whose data has changed, and clear their DAG runs.
 
 The command clears DAG runs through Airflow's REST API, with the permissions of the user of the token.
 """
@@ -43,7 +43,7 @@ def stale(args: Namespace) -> None:
         print_rows([_row(each) for each in shown], args.output, table=_cells, whole=True)
     if args.output == "table":
         counts = Counter(each.state for each in reports)
-        say(", ".join(f"{counts[state]} {state.value}" for state in ModelState) if reports else "No model has a record")
+        say(", ".join(f"{counts[state]} {state.value}" for state in ModelState) if reports else "No training matches")
 
 
 def _reports(hook: TonyHook, args: Namespace) -> list[ModelReport]:
@@ -124,7 +124,7 @@ class AirflowApi:
             answer = self.session.request(method, self.url + path, timeout=CALL_SECONDS, **more)
             if not answer.ok:
                 text = first_line(answer.text)[:300]
-                raise ApiProblem(f"Airflow's API server answers {answer.status_code} for {path}: {text}")
+                raise ApiProblem(f"Airflow's API server returned {answer.status_code} for {path}: {text}")
             return answer.json()
         except (requests.RequestException, ValueError) as error:
             raise ApiProblem(f"{self.url}: {error}; check --api-url") from error
@@ -158,7 +158,7 @@ class Retraining:
             del self.waiting[run]
             self.active.add(run)
             if self.api.state(run) in ("queued", "running"):  # of an interrupted command
-                say(f"{run.dag_id} {run.run_id}: is running already")
+                say(f"{run.dag_id} {run.run_id}: already running")
             else:
                 self.api.clear(run)
                 say(f"{run.dag_id} {run.run_id}: cleared")
@@ -176,9 +176,11 @@ def _retrain(api: AirflowApi, reports: Sequence[ModelReport], args: Namespace) -
             if not work.active:
                 break
             over.wait(_POLL)
-    left = f"{count(len(work.waiting), 'run')} not begun"
+    left = f"{count(len(work.waiting), 'run')} not started"
     if over.is_set():
-        raise SystemExit(f"Interrupted: {len(work.active)} runs continue in Airflow, {left}. Repeat the command later")
+        raise SystemExit(
+            f"Interrupted: {len(work.active)} runs continue in Airflow, {left}. Run the command again to continue"
+        )
     if work.failed:
         raise SystemExit(f"{work.done} of {count(total, 'run')} succeeded, {len(work.failed)} failed, {left}")
     say(f"{count(total, 'run')} succeeded")

@@ -68,7 +68,15 @@ class Place:
     def identity(self, day: int) -> Identity:
         return identity_of(namespace="", dag_id="daily", run_id=f"{day:02}", task_id="train")
 
-    def train(self, day: int, *, after: int | None = None, number: int = 1, spec: InputSpec | None = None) -> None:
+    def train(
+        self,
+        day: int,
+        *,
+        after: int | None = None,
+        number: int = 1,
+        spec: InputSpec | None = None,
+        submitted_ms: int | None = None,
+    ) -> None:
         """Keep the record that a training of a day leaves."""
         identity, application = self.identity(day), f"application_{day}_{number:04}"
         directory = self.layout.application_dir(identity, application)
@@ -85,6 +93,7 @@ class Place:
             training=identity.name,
             labels={"dag_id": "daily", "run_id": f"{day:02}", "task_id": "train"},
             finished_ms=1000 * day + number,
+            submitted_ms=submitted_ms,
             chain_dir=self.layout.chain_dir(identity, number),
             model_dir=uris.join(directory, "model"),
             warm_start=model,
@@ -196,6 +205,25 @@ def test_the_runs_to_repeat_and_those_before_them(place: Place) -> None:
     assert stale_runs(list(place.reports().values())) == {second: set(), third: {second}, fourth: {third}}
 
 
+def test_runs_whose_ancestor_is_not_selected_are_not_repeated(place: Place) -> None:
+    for day in range(2, 5):
+        place.train(day, after=day - 1)
+    later(place.data(2) / "part-0", b"other rows")
+    reports = place.reports()
+    assert stale_runs([reports[day] for day in (3, 4)]) == {}
+
+
+def test_a_training_that_starts_from_the_old_model_again_is_not_repeated_for_ever(place: Place) -> None:
+    for day in (2, 3):
+        place.train(day, after=day - 1)
+    place.train(1, number=2)
+    assert set(stale_runs(list(place.reports().values()))) == {StaleRun("daily", "02"), StaleRun("daily", "03")}
+    place.train(2, after=1, number=2, submitted_ms=1003)  # after the end of the new training of 1
+    reports = place.reports()
+    assert "check the `warm_start`" in reports[2].reason
+    assert stale_runs(list(reports.values())) == {StaleRun("daily", "03"): set()}
+
+
 def test_a_record_that_cannot_be_read(place: Place) -> None:
     file = place.layout.lineage_file(place.identity(1))
     place.storage.write(file, b"[]", overwrite=True)
@@ -222,4 +250,4 @@ def test_a_model_without_a_record(place: Place) -> None:
     reports = StaleModels(place.storage, place.layout).reports(dag_ids=["daily"])
     (unknown,) = [each for each in reports if each.lineage is None]
     assert (unknown.training, unknown.state) == (place.identity(8).name, ModelState.UNKNOWN)
-    assert "left no record of its data" in unknown.reason
+    assert "has no lineage record" in unknown.reason

@@ -82,7 +82,8 @@ class ModelReport:
     reason: str = ""  # one line; empty for a current model
     lineage: Lineage | None = None  # None if there is no readable record
     changes: list[FileChange] = attrs.field(factory=list)  # at most _MOST_CHANGES
-    ancestor: str | None = None  # training that makes this model stale by descent
+    ancestor: str | None = None  # stale training that must be repeated before this model
+    can_mend: bool = True  # False if a repeated training would start from the same old model
     started_from: list[str] = attrs.field(factory=list)  # trainings whose model or chain it started from
 
     @property
@@ -171,7 +172,7 @@ class _CachedListings:
 
 @attrs.frozen
 class _Selection:
-    """The trainings that a caller asked for."""
+    """Trainings by DAG, time and model."""
 
     layout: Layout
     dag_ids: Sequence[str] | None
@@ -179,13 +180,13 @@ class _Selection:
     model: str | None  # URI
 
     def may_have(self, identity: Identity) -> bool:
-        """Return False if the training is certainly not wanted. Its record decides."""
+        """Return False if the name alone excludes the training."""
         of_dag = not self.dag_ids or any(identity.may_be_of(dag_id, "") for dag_id in self.dag_ids)
         return of_dag and (self.model is None or self.model.startswith(f"{self.layout.job_dir(identity)}/"))
 
     def has(self, lineage: Lineage | None) -> bool:
         if lineage is None:
-            return True  # nothing says that it is not wanted
+            return True  # without a record, the training cannot be excluded
         of_dag = not self.dag_ids or lineage.labels.get("dag_id") in self.dag_ids
         return of_dag and lineage.finished_ms >= self.after_ms
 
@@ -225,7 +226,7 @@ class StaleModels:
             if report is not None:
                 own[report.training] = report
         shown = [name for name, report in own.items() if wanted.has(report.lineage)]
-        # Ancestors that are not wanted themselves also need a state.
+        # Ancestors outside the selection also need a state.
         while (
             missing := {every.training for each in own.values() for every in self._origins(each)}
             & names.keys() - own.keys()
@@ -237,8 +238,7 @@ class StaleModels:
         for each in shown:
             report = attrs.evolve(own[each], started_from=[origin.training for origin in origins[each]])
             if each in descent and not report.is_stale:
-                reason, ancestor = descent[each]
-                report = attrs.evolve(report, state=ModelState.DESCENDED, reason=reason, ancestor=ancestor)
+                report = attrs.evolve(report, state=ModelState.DESCENDED, **attrs.asdict(descent[each]))
             reports.append(report)
         return sorted(reports, key=lambda each: each.lineage.finished_ms if each.lineage else 0)
 
@@ -255,7 +255,7 @@ class StaleModels:
             except RecordUnreadable as error:
                 return ModelReport(training=identity.name, state=ModelState.UNKNOWN, reason=str(error))
             if status is not None and status.state is JobState.SUCCEEDED:
-                reason = "its training left no record of its data; an earlier version of the provider may have run it"
+                reason = "the training has no lineage record; see the warnings of its job"
                 return ModelReport(training=identity.name, state=ModelState.UNKNOWN, reason=reason)
         return None
 
@@ -319,7 +319,7 @@ class _Comparison:
         newest = max((each.modified_ms or 0 for each in self.changes), default=0)
         since = f", the latest at {moment(newest)}" if newest else ""
         early = any(each.files_after not in (None, each.files) for each in self.lineage.inputs.values())
-        during = "; some had changed before its training ended" if early else ""
+        during = "; some files changed during the training" if early else ""
         verb = "differs" if self.number == 1 else "differ"
         return f"{count(self.number, 'file')} {verb} ({', '.join(kinds)}){since}{during}"
 
@@ -383,6 +383,15 @@ class _Comparison:
 
 
 @attrs.frozen
+class _Cause:
+    """Why a model is stale by descent. See ModelReport."""
+
+    reason: str
+    ancestor: str | None = None
+    can_mend: bool = True
+
+
+@attrs.frozen
 class _Origin:
     """A model or chain from which a training started."""
 
@@ -400,9 +409,9 @@ def _origins(lineage: Lineage, layout: Layout) -> Iterator[_Origin]:
                 yield _Origin(training, used[0])
 
 
-def _descent(own: Mapping[str, ModelReport], origins: Mapping[str, Sequence[_Origin]]) -> dict[str, tuple[str, str]]:
-    """Return why a model is stale by descent: the reason and the ancestor, by the name of the training."""
-    found: dict[str, tuple[str, str]] = {}
+def _descent(own: Mapping[str, ModelReport], origins: Mapping[str, Sequence[_Origin]]) -> dict[str, _Cause]:
+    """Return why models are stale by descent, by the name of the training."""
+    found: dict[str, _Cause] = {}
     entered: set[str] = set()
     for each in own:
         stack = [each]  # instead of recursion, because a chain of daily models may be long
@@ -415,23 +424,26 @@ def _descent(own: Mapping[str, ModelReport], origins: Mapping[str, Sequence[_Ori
                 continue
             entered.add(name)
             stack.pop()
-            causes = (_cause(origin, own, found) for origin in origins[name])
+            causes = (_cause(own[name].lineage, origin, own, found) for origin in origins[name])
             if cause := next(filter(None, causes), None):
                 found[name] = cause
     return found
 
 
 def _cause(
-    origin: _Origin, own: Mapping[str, ModelReport], found: Mapping[str, tuple[str, str]]
-) -> tuple[str, str] | None:
+    lineage: Lineage | None, origin: _Origin, own: Mapping[str, ModelReport], found: Mapping[str, _Cause]
+) -> _Cause | None:
     ancestor = own.get(origin.training)
-    if ancestor is None or ancestor.lineage is None:
+    if lineage is None or ancestor is None or ancestor.lineage is None:
         return None
     if ancestor.state is ModelState.STALE:
-        return f"it descends from {origin.training}, which is stale", origin.training
-    if origin.used not in (ancestor.lineage.application_id, uris.name(ancestor.lineage.chain_dir)):
-        return f"{origin.training}, from which it descends, was trained again", origin.training
-    return found.get(origin.training)
+        return _Cause(f"started from the model of {origin.training}, which is stale", origin.training)
+    if origin.used in (ancestor.lineage.application_id, uris.name(ancestor.lineage.chain_dir)):
+        return found.get(origin.training)
+    reason = f"started from an earlier model of {origin.training}, which was trained again"
+    if (lineage.submitted_ms or 0) > ancestor.lineage.finished_ms:
+        return _Cause(f"{reason} before; check the `warm_start` of this training", can_mend=False)
+    return _Cause(f"{reason} since")
 
 
 # -- training again --------------------------------------------------------------------------------------------------
@@ -445,16 +457,20 @@ class StaleRun:
     run_id: str
 
 
-def stale_runs(reports: Iterable[ModelReport]) -> dict[StaleRun, set[StaleRun]]:
-    """Return the runs to repeat, in the order of the reports, each with the stale runs that must be repeated before.
+def stale_runs(reports: Sequence[ModelReport]) -> dict[StaleRun, set[StaleRun]]:
+    """Return the runs to repeat, in the order of the reports. For each run, return the stale runs to repeat first.
 
-    Trainings that no task of a DAG submitted are omitted.
+    Omitted are trainings that no task of a DAG submitted, and trainings that would start from the same old model again,
+    for example because their stale ancestor is not among these runs.
     """
     runs = {
         each.training: StaleRun(each.lineage.labels["dag_id"], each.lineage.labels["run_id"])
         for each in reports
         if each.is_stale and each.lineage and {"dag_id", "run_id"} <= each.lineage.labels.keys()
     }
+    for each in reports:
+        if not each.can_mend or (each.ancestor is not None and each.ancestor not in runs):
+            runs.pop(each.training, None)
     found: dict[StaleRun, set[StaleRun]] = {}
     for each in reports:
         if each.training in runs:

@@ -19,10 +19,8 @@ export function TrainingData({ applicationId }) {
   if (error) return html`<${Section} title="Training data"><p className="soft">The training data cannot be compared: ${error}</p><//>`;
   if (!data?.report) return null;
   const { state, reason, changes } = data.report;
-  const newest = Math.max(0, ...changes.map((change) => change.modified_ms ?? 0));
-  const since = newest ? ` since ${moment(newest)}` : "";
   return html`<${Section} title="Training data">
-    <p className=${state === "current" ? "good" : state === "unknown" ? "soft" : "problem"}>${state === "stale" ? `Trained on files that have changed${since}: ${reason}` : state === "current" ? "The files are as this training has read them." : `${state}: ${reason}`}</p>
+    <p className=${state === "current" ? "good" : state === "unknown" ? "soft" : "problem"}>${state === "stale" ? `The files have changed after the training read them: ${reason}` : state === "current" ? "The files have not changed since the training read them." : `${state}: ${reason}`}</p>
     ${changes.length > 0 && html`<${Fold} title=${count(changes.length, "changed file")}>${() => html`<${Files} changes=${changes} />`}<//>`}
   <//>`;
 }
@@ -55,8 +53,8 @@ export function StaleModels({ dagId }) {
     ${data && html`<div>
       <p role="status">${Object.entries(data.states).map(([state, number]) => `${number} ${state}`).join(", ") || "No model of this DAG has a record of its data."}</p>
       ${data.models.length > 0 && html`<${Table} caption="Models that are not current" head=${["Run", "State", "Reason"]} rows=${data.models.map(row)} />`}
-      ${data.runs.length > 0 && repeating === null && html`<p><button type="button" onClick=${() => setRepeating([])}>Repeat ${count(data.runs.length, "run")}</button> <span className="soft">Runs wait for the runs that their models start from. Keep this page open.</span></p>`}
-      ${repeating !== null && html`<p role="status">${data.runs.length ? `${count(repeating.length, "run")} repeated; ${data.runs.length} not done yet` : "All models are current or unknown."}</p>`}
+      ${data.runs.length > 0 && repeating === null && html`<p><button type="button" onClick=${() => setRepeating([])}>Repeat ${count(data.runs.length, "run")}</button> <span className="soft">A run is cleared after the runs whose models it starts from. Keep this page open, because it clears the runs.</span></p>`}
+      ${repeating !== null && html`<p role="status">${data.runs.length ? `${count(repeating.length, "run")} cleared; ${count(data.runs.length, "run")} with stale models left` : "All models are current or unknown."}</p>`}
     </div>`}
   <//>`;
 }

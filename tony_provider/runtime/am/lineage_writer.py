@@ -24,7 +24,7 @@ from tony_provider.runtime.storage.stores import JobStores
 
 log = logging.getLogger(__name__)
 
-_MOST_CHECKSUMS = 1000  # files whose checksums are kept, because HDFS asks a DataNode for each
+_MOST_CHECKSUMS = 1000  # files whose checksums are kept, because each needs a request to a DataNode of HDFS
 _READERS = 16  # threads
 _LONGEST = 120.0  # seconds for the whole record
 
@@ -52,7 +52,7 @@ def keep_lineage(ownership: Ownership, result: JobStatus) -> str:
         problem = f"internal error: {error!r}"
     else:
         return ""
-    return f"`airflow tony stale` will not know what this training read: {problem}"
+    return f"the lineage record was not written, so `airflow tony stale` cannot check this model: {problem}"
 
 
 class _Late(Exception):  # noqa: N818 - says what happened
@@ -89,7 +89,7 @@ class _Writer:
         return InputLineage(spec, files, after)
 
     def _collected(self, shards: Iterable[InputShard], unchecked: dict[str, InputShard]) -> Iterator[InputShard]:
-        """Yield the shards. Add those whose checksum is to be read to ``unchecked``, by URI."""
+        """Yield the shards. Add the first shards without a checksum to ``unchecked``, by URI."""
         for each in shards:
             if each.checksum is None and len(unchecked) + len(self.checksums) < _MOST_CHECKSUMS:
                 unchecked[each.uri] = each
@@ -124,6 +124,7 @@ def _write(ownership: Ownership, result: JobStatus, until: float) -> None:
         training=description.training,
         labels=description.labels,
         finished_ms=result.finished_ms or 0,
+        submitted_ms=description.submitted_ms,
         chain_dir=description.chain_dir,
         model_dir=result.model_dir,
         warm_start=description.warm_start,

@@ -56,6 +56,7 @@ class Lineage:
     training: str  # name of the training's identity
     labels: dict[str, str]  # dag_id, run_id, task_id, …
     finished_ms: int  # epoch milliseconds
+    submitted_ms: Optional[int] = None  # epoch milliseconds
     chain_dir: str  # URI of the checkpoint chain
     model_dir: Optional[str] = None  # URI; None if the training left no model
     warm_start: Optional[str] = None  # URI of the model that the training started from
