@@ -211,6 +211,8 @@ def test_runs_whose_ancestor_is_not_selected_are_not_repeated(place: Place) -> N
     later(place.data(2) / "part-0", b"other rows")
     reports = place.reports()
     assert stale_runs([reports[day] for day in (3, 4)]) == {}
+    second = StaleRun("daily", "02")
+    assert stale_runs([reports[day] for day in (2, 4)]) == {second: set()}  # the fourth would not wait for the third
 
 
 def test_a_training_that_starts_from_the_old_model_again_is_not_repeated_for_ever(place: Place) -> None:

@@ -82,9 +82,9 @@ class ModelReport:
     reason: str = ""  # one line; empty for a current model
     lineage: Lineage | None = None  # None if there is no readable record
     changes: list[FileChange] = attrs.field(factory=list)  # at most _MOST_CHANGES
-    ancestor: str | None = None  # stale training that must be repeated before this model
+    ancestor: str | None = None  # training that makes this model stale by descent
     can_mend: bool = True  # False if a repeated training would start from the same old model
-    started_from: list[str] = attrs.field(factory=list)  # trainings whose model or chain it started from
+    waits_for: list[str] = attrs.field(factory=list)  # trainings that it started from, and to repeat before
 
     @property
     def is_stale(self) -> bool:
@@ -234,9 +234,11 @@ class StaleModels:
             self._judge([names[each] for each in missing], own)
         origins = {each.training: list(self._origins(each)) for each in own.values()}
         descent = _descent(own, origins)
+        due = {name for name in own if own[name].is_stale or (name in descent and descent[name].can_mend)}
         reports = []
         for each in shown:
-            report = attrs.evolve(own[each], started_from=[origin.training for origin in origins[each]])
+            waits_for = [origin.training for origin in origins[each] if origin.training in due]
+            report = attrs.evolve(own[each], waits_for=waits_for)
             if each in descent and not report.is_stale:
                 report = attrs.evolve(report, state=ModelState.DESCENDED, **attrs.asdict(descent[each]))
             reports.append(report)
@@ -387,7 +389,7 @@ class _Cause:
     """Why a model is stale by descent. See ModelReport."""
 
     reason: str
-    ancestor: str | None = None
+    ancestor: str
     can_mend: bool = True
 
 
@@ -442,8 +444,9 @@ def _cause(
         return found.get(origin.training)
     reason = f"started from an earlier model of {origin.training}, which was trained again"
     if (lineage.submitted_ms or 0) > ancestor.lineage.finished_ms:
-        return _Cause(f"{reason} before; check the `warm_start` of this training", can_mend=False)
-    return _Cause(f"{reason} since")
+        reason = f"{reason} before; check the `warm_start` of this training"
+        return _Cause(reason, origin.training, can_mend=False)
+    return _Cause(f"{reason} since", origin.training)
 
 
 # -- training again --------------------------------------------------------------------------------------------------
@@ -466,14 +469,17 @@ def stale_runs(reports: Sequence[ModelReport]) -> dict[StaleRun, set[StaleRun]]:
     runs = {
         each.training: StaleRun(each.lineage.labels["dag_id"], each.lineage.labels["run_id"])
         for each in reports
-        if each.is_stale and each.lineage and {"dag_id", "run_id"} <= each.lineage.labels.keys()
+        if each.is_stale and each.can_mend and each.lineage and {"dag_id", "run_id"} <= each.lineage.labels.keys()
     }
-    for each in reports:
-        if not each.can_mend or (each.ancestor is not None and each.ancestor not in runs):
-            runs.pop(each.training, None)
+    left = None
+    while left != len(runs):  # mostly twice, because ancestors come first
+        left = len(runs)
+        for each in reports:
+            if not runs.keys() >= set(each.waits_for):
+                runs.pop(each.training, None)
     found: dict[StaleRun, set[StaleRun]] = {}
     for each in reports:
         if each.training in runs:
-            before = {runs[name] for name in each.started_from if name in runs}
+            before = {runs[name] for name in each.waits_for}
             found.setdefault(runs[each.training], set()).update(before - {runs[each.training]})
     return found
