@@ -9,7 +9,6 @@ from tony_provider.cluster.records.summary import Advice
 from tony_provider.runtime.jobspec.model import Role
 
 _GAIN_OF_EVALUATION = 0.01  # the change saves no resources, so all other advice comes first
-_GAIN_OF_REPORTS = 0.005  # the change saves no resources, so all other advice comes first
 
 
 @attrs.frozen
@@ -37,6 +36,9 @@ class EvaluationMissing(Rule):
             agreement(case.successes, lambda run: not any(map(is_of_evaluation, run.metrics))),
             metrics=metrics[:20],
         )
+
+
+_GAIN_OF_REPORTS = 0.005  # the change saves no resources, so all other advice comes first
 
 
 @attrs.frozen

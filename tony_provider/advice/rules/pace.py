@@ -19,9 +19,6 @@ _BUSY = 0.9  # share of the requested vcores; above it, more vcores are the reme
 _IDLE = 0.5  # share of the requested vcores; below it, the processors are mostly idle
 _IDLE_GPU = 50.0  # percent; below it, the GPUs are mostly idle
 _READING = 20 << 20  # minimum bytes per second of a program that reads much
-_SLOW = 0.75  # a task below this share of the other tasks' speed is slow
-_SAMPLES_OF_SPEED = 5  # minimum number of samples per task
-_TASKS = 3  # minimum number of tasks per type, because either of two tasks could be the outlier
 
 
 @attrs.frozen
@@ -83,6 +80,11 @@ def _guessed(rule: Rule, case: Case, runs: TypeRuns) -> Advice | None:
         mean_cpu_percent=cpu,
         mean_gpu_percent=gpu,
     )
+
+
+_SLOW = 0.75  # a task below this share of the other tasks' speed is slow
+_SAMPLES_OF_SPEED = 5  # minimum number of samples per task
+_TASKS = 3  # minimum number of tasks per type, because either of two tasks could be the outlier
 
 
 @attrs.frozen

@@ -17,22 +17,6 @@ from tony_provider.runtime.common.quantities import count, span
 from tony_provider.runtime.protocol.status import FailureKind, TimeUse
 
 _MUCH_LOST = 0.1  # share of the total time
-_WORTH = 0.02  # share of the time that a better interval must save
-_WORTH_UNTRIED = 0.3  # the same share without a failure so far, because then only very costly copies matter
-_LEAST_COPY = 1.0  # minimum seconds for a copy, because the program's own time to save is unknown and not 0
-_TIMES = 2  # minimum number of this application's lost containers, or of failed applications, on the node
-_TIMES_OF_A_PROGRAM = 3  # minimum number of applications whose program failed on the node; two may be chance
-_NODES_FAULT = {
-    each.value
-    for each in (
-        FailureKind.CONTAINER_LOST,
-        FailureKind.LAUNCH,
-        FailureKind.NODE,
-        FailureKind.REGISTRATION_TIMEOUT,
-    )
-}
-_MOST_FAILURES = 0.6  # minimum share of all failures that is on the node, because a faulty program fails on any node
-_GAIN_OF_INSPECTION = 0.3  # the cost of the next failure on the node is unknown
 
 
 @attrs.frozen
@@ -45,7 +29,7 @@ class RestartCost(Rule):
 
     def advise(self, case: Case) -> Advice | None:
         down, again = case.times.restarts, case.times.repeated
-        share, confidence = case.share_of_time(lambda times: times.restarts + times.repeated, _MUCH_LOST)
+        share, sureness = case.share_of_time(lambda times: times.restarts + times.repeated, _MUCH_LOST)
         if not case.restarts or share < _MUCH_LOST or down + again < self.least_seconds:
             return None
         failed = Counter(str(each.get("task")) for each in case.events("failed") if each.get("task"))
@@ -56,12 +40,17 @@ class RestartCost(Rule):
             f"{count(case.restarts, 'restart')} cost {share:.0%} of its time: {span(down)} until it trained again, and "
             f"{span(again)} of repeated training{who}",
             share,
-            confidence,
+            sureness,
             restarts=case.restarts,
             down_seconds=down,
             repeated_seconds=again,
             failed=dict(failed.most_common(5)),
         )
+
+
+_WORTH = 0.02  # share of the time that a better interval must save
+_WORTH_UNTRIED = 0.3  # the same share without a failure so far, because then only very costly copies matter
+_LEAST_COPY = 1.0  # minimum seconds for a copy, because the program's own time to save is unknown and not 0
 
 
 @attrs.frozen
@@ -152,6 +141,21 @@ def _saved(case: Case) -> list[float]:
 
 def _worked(times: TimeUse) -> float:
     return times.training + times.restarts
+
+
+_TIMES = 2  # minimum number of this application's lost containers, or of failed applications, on the node
+_TIMES_OF_A_PROGRAM = 3  # minimum number of applications whose program failed on the node; two may be chance
+_NODES_FAULT = {
+    each.value
+    for each in (
+        FailureKind.CONTAINER_LOST,
+        FailureKind.LAUNCH,
+        FailureKind.NODE,
+        FailureKind.REGISTRATION_TIMEOUT,
+    )
+}
+_MOST_FAILURES = 0.6  # minimum share of all failures that is on the node, because a faulty program fails on any node
+_GAIN_OF_INSPECTION = 0.3  # the cost of the next failure on the node is unknown
 
 
 @attrs.frozen

@@ -14,7 +14,6 @@ from tony_provider.runtime.frameworks.base import get_framework
 from tony_provider.runtime.jobspec.model import StartRule
 
 _MUCH_WAIT = 0.3  # share of the total time
-_MUCH_START = 0.2  # share of the total time
 
 
 @attrs.frozen
@@ -62,6 +61,9 @@ def _change(case: Case) -> dict[str, Any] | None:
     ):
         return None
     return {"start": StartRule.FIRST_COME.value}
+
+
+_MUCH_START = 0.2  # share of the total time
 
 
 @attrs.frozen
