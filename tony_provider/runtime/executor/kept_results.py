@@ -294,11 +294,11 @@ class ModelExports(BackgroundWork):
 
     async def ask(self, wanted: tony_pb2.ExportNow) -> None:
         """Request an export from the user process, unless it already got this request."""
-        if self._work is None or self._ended or wanted.asked_ms == self._asked_ms:
+        if self._work is None or self._ended:
             return
         await self._scan()  # exports that exist already are not the result of this request
-        if wanted.asked_ms == self._asked_ms:
-            return  # the same request, repeated during the scan
+        if wanted.asked_ms == self._asked_ms:  # after the scan, because the request may be repeated during the scan
+            return
         self._asked_ms = wanted.asked_ms
         try:
             await asyncio.to_thread(self._context.workspace.request_export, wanted.reason)
