@@ -15,7 +15,7 @@ from typing import Any
 import attrs
 
 from tony_provider.cluster.errors import ClusterError
-from tony_provider.cluster.records.history import KeptResource, SpecificationRecord, read_specification
+from tony_provider.cluster.records.history import KeptResource, SpecificationRecord, built_hashes, read_specification
 from tony_provider.cluster.training.identity import Layout
 from tony_provider.cluster.training.results import job_status
 from tony_provider.runtime.application import (
@@ -231,7 +231,7 @@ class ReplayPlanner:
     def _resources(self, record: SpecificationRecord, task_type: str) -> tuple[list[LocalizedResource], list[_Copy]]:
         if record.resources is None:
             raise CannotReplay("the job's record does not list its files, because there were too many")
-        built = {key: each.sha256 for key, each in record.environments.items() if each.built}
+        built = built_hashes(record.environments)
         others = [f"tasks.{each}." for each in record.job["tasks"] if each != task_type]
         found, copies = [], []
         for number, each in enumerate(each for each in record.resources if not each.key.startswith(tuple(others))):

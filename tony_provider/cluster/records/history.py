@@ -122,6 +122,11 @@ class EnvironmentContent:
         return self.kind is EnvironmentKind.ARCHIVE and not self.built
 
 
+def built_hashes(environments: Mapping[str, EnvironmentContent]) -> dict[str, str | None]:
+    """Return the SHA-256 of the archive of each built environment, by the job's key that names it."""
+    return {key: each.sha256 for key, each in environments.items() if each.built}
+
+
 @attrs.frozen(kw_only=True)
 class KeptResource:
     """A file or archive of a job that stays on the store after the application has ended."""

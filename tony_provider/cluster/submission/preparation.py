@@ -18,7 +18,7 @@ from tony_provider.cluster.environments.inspection import NodePythons
 from tony_provider.cluster.environments.runtime_archive import worker_archive
 from tony_provider.cluster.errors import StagingFailed, staging_errors
 from tony_provider.cluster.open_cluster import OpenCluster
-from tony_provider.cluster.records.history import EnvironmentContent, KeptResource
+from tony_provider.cluster.records.history import EnvironmentContent, KeptResource, built_hashes
 from tony_provider.cluster.settings import Settings, with_defaults
 from tony_provider.cluster.sources import (
     LocalSource,
@@ -341,7 +341,7 @@ def _owner_before(opened: OpenCluster, request: SubmissionRequest) -> Epoch:
 
 def _with_known_content(sources: Sources, environments: Mapping[str, EnvironmentContent]) -> Sources:
     """Return the sources, with the hash of each built environment, so that containers verify the environment."""
-    hashes = {key: each.sha256 for key, each in environments.items() if each.built}
+    hashes = built_hashes(environments)
     stored = [
         attrs.evolve(each, resource=attrs.evolve(each.resource, sha256=hashes.get(each.key))) for each in sources.stored
     ]
