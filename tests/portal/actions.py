@@ -110,7 +110,7 @@ class ActionPage:
 
     def confirm(self, text: str, result: str) -> None:
         self.press(text)
-        until(lambda: result in self.pages.section("Actions"), lambda: self.pages.section("Actions"))
+        self.pages.see_in("Actions", result)
 
 
 def not_permitted(site: Site, application_id: str) -> None:
@@ -120,7 +120,7 @@ def not_permitted(site: Site, application_id: str) -> None:
         pages = Pages(driver, site.airflow.url)
         pages.open(f"{JOBS}?job={application_id}")
         reason = "Airflow does not permit you to edit the DAG portal_acted"
-        until(lambda: reason in pages.section("Actions"), lambda: pages.section("Actions"))
+        pages.see_in("Actions", reason)
         assert not pages.all(".actions")
     rest = site.rest_of(VIEWER)
     token = site.rest.ask(f"/tony/api/jobs/{application_id}/actions")[1]["token"]

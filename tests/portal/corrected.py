@@ -33,20 +33,16 @@ def correct_and_repeat(walk: Walk, site: Site) -> None:
     walk.pages.see("table.jobs")
     path = f"{JOBS}?job={max(walk.said())}"
     walk.pages.open(path)
-    shows(walk.pages, "Training data", "The files have changed after the training read them")
+    walk.pages.see_in("Training data", "The files have changed after the training read them")
     walk.pages.press("1 changed file", "summary")
-    shows(walk.pages, "Training data", file(2))
+    walk.pages.see_in("Training data", file(2))
     photograph(walk, path, "job-stale")
     not_permitted(site)
     assert tries(site) == before
 
     compare(walk.pages, *CORRECTED)
     walk.pages.press("Repeat 2 runs")
-    until(
-        lambda: "All models are current or unknown." in walk.pages.section(SECTION),
-        lambda: walk.pages.section(SECTION),
-        WORK_SECONDS,
-    )
+    walk.pages.see_in(SECTION, "All models are current or unknown.", WORK_SECONDS)
     after = tries(site)
     repeated = {day for day in before if after[day] != before[day]}
     assert repeated == {date_of(2), date_of(3)}, (before, after)
@@ -60,7 +56,7 @@ def not_permitted(site: Site) -> None:
         pages = Pages(driver, site.airflow.url)
         compare(pages, *CORRECTED)
         pages.press("Repeat 2 runs")
-        shows(pages, SECTION, "A run cannot be repeated:")
+        pages.see_in(SECTION, "A run cannot be repeated:")
 
 
 def compare(pages: Pages, *states: str) -> None:
@@ -68,10 +64,6 @@ def compare(pages: Pages, *states: str) -> None:
     pages.press("Compare the models with their data")
     said = partial(pages.texts, "section [role=status]")
     until(lambda: any(set(each.split(", ")) == set(states) for each in said()), lambda: f"{states}; there is {said()}")
-
-
-def shows(pages: Pages, title: str, text: str) -> None:
-    until(lambda: text in pages.section(title), lambda: f"{text!r} in {pages.section(title)!r}")
 
 
 def file(day: int) -> str:

@@ -6,7 +6,7 @@ from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 
-from tests.waiting import until
+from tests.waiting import SECONDS, until
 
 JOBS = "/plugin/training-jobs"
 
@@ -41,6 +41,10 @@ class Pages:
             lambda: next((each for each in self.texts("section") if each.startswith(title)), ""),
             lambda: f"the section {title!r}; there are {self.texts('h2')}",
         )
+
+    def see_in(self, title: str, text: str, seconds: float = SECONDS) -> None:
+        """Wait for a text in the section of this title."""
+        until(lambda: text in self.section(title), lambda: f"{text!r} in {self.section(title)!r}", seconds)
 
     def press(self, text: str, kind: str = "button") -> None:
         xpath = f"//*[contains(@class, 'tony-portal')]//{kind}[normalize-space(.)='{text}']"

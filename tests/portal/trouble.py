@@ -45,7 +45,7 @@ def without_rights(site: Site, work: Work) -> None:
 def master_killed(walk: Walk, site: Site, work: Work) -> None:
     """The page of its job tells what is known, then what the next master says, without being opened again."""
     walk.job(work.running_id)
-    until(lambda: "step " in walk.pages.section("Progress"), lambda: walk.pages.section("Progress"))
+    walk.pages.see_in("Progress", "step ")
     identity = site.hook.identity(dag_id="portal_long", run_id=work.running.run_id, task_id="train")
     job = Job(site.hook, identity, work.running_id, site.place.log_folders)
     os.kill(job.master().pid, signal.SIGKILL)
@@ -64,7 +64,7 @@ def master_killed(walk: Walk, site: Site, work: Work) -> None:
 
     until(is_newer, lambda: before)
     walk.pages.open(f"{JOBS}?job={work.running_id}")
-    until(lambda: "recover" in walk.pages.section("Timeline"), lambda: walk.pages.section("Timeline"))
+    walk.pages.see_in("Timeline", "recover")
     print(f"the master was killed; the page said {len(seen)} things meanwhile, and goes on", flush=True)
 
 

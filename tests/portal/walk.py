@@ -78,7 +78,7 @@ class Walk:
     def ends_of_lost(self) -> None:
         for application_id in sorted(self.lost):
             self.job(application_id)
-            self._in_section("End of the job", self.work.ended[application_id])
+            self.pages.see_in("End of the job", self.work.ended[application_id])
 
     def filters(self) -> None:
         """By hand, and from the address."""
@@ -106,7 +106,7 @@ class Walk:
     def restarted(self, application_id: str) -> None:
         self.job(application_id)
         assert "Restarts\n1" in self.pages.section("Summary")
-        self._in_section("Timeline", "a fault that a restart mends")
+        self.pages.see_in("Timeline", "a fault that a restart mends")
 
     def resumed(self, application_id: str) -> None:
         self.job(application_id)
@@ -119,11 +119,11 @@ class Walk:
         assert f"loss\n{loss_of(13):.5g}" in results, results
         assert "40 of 40" in self.pages.section("Summary")
         until(lambda: len(self.pages.all("section canvas")) >= 2, "the curves")
-        self._in_section("Changes since the previous run", "portal_fit.py 13 well")
+        self.pages.see_in("Changes since the previous run", "portal_fit.py 13 well")
         self.pages.press("Output of the tasks", "summary")
-        self._in_section("Logs", "day 13 ends with")
+        self.pages.see_in("Logs", "day 13 ends with")
         self.pages.press("As written", "summary")
-        self._in_section("Specification", "portal_fit.py")
+        self.pages.see_in("Specification", "portal_fit.py")
 
     def never_started(self) -> None:
         self.pages.open(f"{JOBS}?dag_id=portal_large")
@@ -148,7 +148,7 @@ class Walk:
 
     def running(self) -> None:
         self.job(self.work.running_id)
-        until(lambda: "step " in self.pages.section("Progress"), lambda: self.pages.section("Progress"))
+        self.pages.see_in("Progress", "step ")
         now = self.pages.section("Progress")
         until(lambda: self.pages.section("Progress") != now, "a newer status")
 
@@ -156,15 +156,15 @@ class Walk:
         chosen = [self.of_day(day) for day in (1, 5, 13)]
         self.pages.open(f"{JOBS}?compare={','.join(chosen)}")
         self.pages.see_text("Comparison of 3 jobs")
-        self._in_section("Differences", "tasks.worker.command")
-        self._in_section("Summary", "Phase: Training")
+        self.pages.see_in("Differences", "tasks.worker.command")
+        self.pages.see_in("Summary", "Phase: Training")
         figures = self.pages.section("Metrics and parameters")
         for day in (1, 5, 13):
             assert f"{loss_of(day):.5g}" in figures, (day, figures)
 
     def dates(self) -> None:
         self.pages.open("/dags/portal_clicks/plugin/trainings?metric=loss")
-        self._in_section("train", "1 without a job (gap)")
+        self.pages.see_in("train", "1 without a job (gap)")
         rows = {row.split()[0]: row for row in self.pages.texts("section table tbody tr")}
         for day in DAYS:
             if day != 4:
@@ -177,7 +177,7 @@ class Walk:
         self.pages.open(f"/dags/portal_sweep/runs/{run}/tasks/train/mapped/3/plugin/training")
         self.pages.section("Run")
         self.pages.press("As written", "summary")
-        self._in_section("Specification", "portal_fit.py 3 well")
+        self.pages.see_in("Specification", "portal_fit.py 3 well")
 
     def pictures(self) -> None:
         days = {each: self.of_day(day) for each, day in {"failed": 4, "restarted": 6, "succeeded": 13}.items()}
@@ -192,9 +192,6 @@ class Walk:
         prefer(self.driver, "light")
         for name, path in shown.items():
             self.keep(path, f"{name}-phone", PHONE)
-
-    def _in_section(self, title: str, text: str) -> None:
-        until(lambda: text in self.pages.section(title), lambda: f"{text!r} in {self.pages.section(title)}")
 
     def _loading(self) -> bool:
         return any(each.startswith("Loading") for each in self.pages.texts("p"))
