@@ -10,9 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.environments import PINNED
 from tests.jobs.job import Job
 from tests.jobs.places import Place
 from tests.jobs.test_environments import packed
+from tony_provider.cluster.environments.built_environments import BuildTarget, build_environment
+from tony_provider.cluster.environments.requirements import read_requirements
 from tony_provider.runtime.common.quantities import count
 from tony_provider.runtime.storage import uris
 
@@ -118,11 +121,25 @@ def test_a_task_fails_at_the_same_step_again(place: Place, rows: str, tmp_path: 
 @pytest.mark.long
 def test_a_task_with_an_environment_from_an_archive_fails_again(place: Place, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("import os\n\nraise ValueError(os.environ['WHOSE'])\n")
-    worker = {"memory": "128MiB", "command": "python train.py", "python_env": str(packed(tmp_path))}
-    job = place.run({"files": [str(tmp_path / "train.py")], "restart": {"budget": 0}, "tasks": {"worker": worker}})
+    assert failed_again(place, tmp_path, str(packed(tmp_path))).endswith("ValueError: packed")
+
+
+@pytest.mark.long
+def test_a_task_with_a_built_environment_fails_again(place: Place, tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text(f"{PINNED[0]}\n")
+    requirements = read_requirements(tmp_path / "requirements.txt")
+    built = build_environment(place.hook().built_environments(), requirements, BuildTarget.of(None, None))
+    (tmp_path / "train.py").write_text("import cowsay\n\nraise ValueError(cowsay.__version__)\n")
+    assert failed_again(place, tmp_path, built.uri).endswith("ValueError: 6.1")
+
+
+def failed_again(place: Place, folder: Path, python_env: str) -> str:
+    """The traceback of ``train.py`` in this environment, which is the same in the job and in its replay."""
+    worker = {"memory": "128MiB", "command": "python train.py", "python_env": python_env}
+    job = place.run({"files": [str(folder / "train.py")], "restart": {"budget": 0}, "tasks": {"worker": worker}})
     job.failed()
     done = replay(job)
     assert done.returncode == 1, done.stdout + done.stderr
     assert traceback_in(done.stderr) == traceback_in(job.log("worker:0"))
-    assert "ValueError: packed" in done.stderr
     assert "differs" not in done.stdout
+    return traceback_in(done.stderr)
