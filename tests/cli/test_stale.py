@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import io
+
 import attrs
 import pytest
+import requests
+from requests.adapters import HTTPAdapter
 
 from tony_provider.cli.stale import AirflowApi, ApiProblem, Retraining
 from tony_provider.cluster.records.staleness import StaleRun
@@ -65,6 +69,37 @@ def test_a_run_of_an_interrupted_command_is_not_cleared_again() -> None:
     work.step()
     assert api.cleared == [D]
     assert work.active == {A, D}
+
+
+def test_a_deleted_run_is_not_created_again() -> None:
+    api = StandIn({A: "deleted"})
+    work = retraining(api)
+    work.step()
+    work.step()
+    assert (api.cleared, work.failed, set(work.waiting)) == ([D], [A], {B, C})
+
+
+class Answer(HTTPAdapter):
+    """Answers each request with a status of 404 and a text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.text = text
+
+    def send(self, request: requests.PreparedRequest, *args: object, **more: object) -> requests.Response:
+        answer = requests.Response()
+        answer.request, answer.status_code, answer.raw = request, 404, io.BytesIO(self.text.encode())
+        return answer
+
+
+def test_a_run_that_airflow_does_not_know_was_deleted() -> None:
+    session = requests.Session()
+    api = AirflowApi("http://airflow", session)
+    session.mount("http://", Answer('{"detail":"The DagRun with dag_id: `daily` and run_id: `A` was not found"}'))
+    assert api.state(A) == "deleted"
+    session.mount("http://", Answer('{"detail":"Not Found"}'))
+    with pytest.raises(ApiProblem, match="404"):
+        api.state(A)
 
 
 def test_the_api_without_a_token(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ LOCAL = "airflow.dag_processing.bundles.local.LocalDagBundle"
 GIT = "airflow.providers.git.bundles.git.GitDagBundle"
 # Of `airflow dags test`: paused, since the scheduler, which sees its run too, would at times start the task as well.
 AT_A_DESK = "defers_at_a_desk"
-CORRECTED = ("corrected", "corrected_whole", "corrected_few", "corrected_few_whole")
+CORRECTED = tuple(f"corrected{name}{part}" for name in ("", "_few", "_by_dag") for part in ("", "_whole"))
 DAG_IDS = (
     "waits",
     "waits_keep",
@@ -36,6 +36,7 @@ DAG_IDS = (
     "chained",
     "evaluated",
     *CORRECTED,
+    "repeats_corrected",
     "bundle_clicks",
     "bundle_versioned",
 )

@@ -18,6 +18,7 @@ from tests.jobs.places import LocalPlace, Place, YarnPlace
 from tests.jobs.test_secrets import assert_not_told, files_with
 from tests.s3proxy import KEY, SECRET, ObjectServer
 from tony_provider.cluster.errors import JobRejected, SourceMissing
+from tony_provider.cluster.records.staleness import ChangeKind, ModelState
 from tony_provider.runtime.protocol.status import JobState
 from tony_provider.runtime.storage import errors, object_store, uris
 
@@ -126,6 +127,15 @@ def test_shards_and_publishing_on_the_object_store(
     assert SECRET not in caplog.text
     with pytest.raises(JobRejected, match="another training wrote it; name another path"):
         place.submit(spec(bucket, "true"))
+
+    assert job.compared() == (ModelState.CURRENT, {})
+    storage, corrected = object_server.storage(bucket), f"{bucket}/in/day=1/part-01"
+    storage.write(f"s3://{bucket}/in/day=0/part-00", b"x", overwrite=True)  # the same bytes
+    storage.write(f"s3://{corrected}", b"yy", overwrite=True)
+    assert job.compared() == (
+        ModelState.STALE,
+        {f"{scheme}://{corrected}": ChangeKind.CHANGED for scheme in ("s3a", "s3")},
+    )
 
 
 @pytest.mark.parametrize("place", ["yarn"], indirect=True)

@@ -25,6 +25,7 @@ from tests.jobs.job import Job
 from tests.jobs.places import USER, YarnPlace
 from tests.waiting import until
 from tony_provider.cluster.errors import SourceMissing
+from tony_provider.cluster.records.staleness import ChangeKind, ModelState
 from tony_provider.cluster.submission.preparation import SubmissionRequest
 from tony_provider.cluster.tables import HiveMetastore
 from tony_provider.cluster.yarn.credentials import own_tickets
@@ -161,6 +162,15 @@ def test_a_training_reads_partitions_of_a_hive_table_and_has_a_token(warehouse: 
     listed = [json.loads(line) for line in job.read("inputs/train.jsonl").splitlines()]
     assert [each["partition"] for each in listed] == [{"ds": "2026-11-02"}, {"ds": "2026-11-03"}]
     assert f"ugi={USER}" in (warehouse.metastore.root / "metastore.log").read_text()
+    assert job.compared() == (ModelState.CURRENT, {})
+    warehouse.storage.write(warehouse.uri("clicks/ds=2026-11-03/part-0.parquet"), b"corrected", overwrite=True)
+    for day in ("2026-10-31", "2026-11-04"):
+        warehouse.add_partition("clicks", day)
+    changed = {"ds=2026-11-03/part-0.parquet": ChangeKind.CHANGED, "ds=2026-11-04/part-0.parquet": ChangeKind.ADDED}
+    assert job.compared() == (
+        ModelState.STALE,
+        {warehouse.uri(f"clicks/{path}"): kind for path, kind in changed.items()},
+    )
 
 
 def test_a_retry_reads_the_snapshot_of_the_first_try(warehouse: Warehouse) -> None:
@@ -184,6 +194,11 @@ def test_a_retry_reads_the_snapshot_of_the_first_try(warehouse: Warehouse) -> No
     another = _submit(warehouse, hook, warehouse.job(source, 'test "$TONY_TEST_FAIL" != yes || exit 3; '), "no")
     another.succeeded()
     assert another.said("worker:0")["snapshots"] == [str(second)]
+    assert another.compared() == (ModelState.CURRENT, {})
+    added = warehouse.sample("events/data/3.parquet")
+    table.append([added])
+    warehouse.point_to("events", table.metadata_location)
+    assert another.compared() == (ModelState.STALE, {added[0]: ChangeKind.ADDED})
 
 
 def _submit(warehouse: Warehouse, hook: TonyHook, spec: dict[str, Any], fails: str) -> Job:

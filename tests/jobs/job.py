@@ -11,6 +11,7 @@ from typing import Any
 from tests.jobs.processes import Seen, processes_of
 from tests.waiting import SECONDS, until
 from tony_provider.cluster.interface import Application, ApplicationState
+from tony_provider.cluster.records.staleness import ChangeKind, ModelState
 from tony_provider.cluster.training.identity import Identity
 from tony_provider.hooks.job import TonyJob
 from tony_provider.hooks.tony import TonyHook
@@ -36,6 +37,11 @@ class Job:
     def directory(self) -> str:
         """The URI of its directory on the store."""
         return self.handle.directory
+
+    def compared(self) -> tuple[ModelState, dict[str, ChangeKind]]:
+        """The state of its model, and the kind of each change of what it read, by the URI."""
+        (report,) = self.hook.stale_models(model=f"{self.directory}/model")
+        return report.state, {each.uri: each.kind for each in report.changes}
 
     # -- how it goes -------------------------------------------------------------------------------------------------
 

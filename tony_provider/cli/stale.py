@@ -27,6 +27,7 @@ from tony_provider.runtime.common.text import first_line
 
 _TOKEN_VARIABLE = "AIRFLOW_CLI_TOKEN"  # as for airflowctl
 _POLL = 5.0  # seconds
+_DELETED = "deleted"
 
 
 @command
@@ -86,6 +87,10 @@ def _cells(row: Row) -> Row:
 class ApiProblem(ClusterError):  # noqa: N818 - named for what is wrong
     """Airflow's REST API has refused a request, or is unreachable."""
 
+    def __init__(self, message: str, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status  # HTTP status of the answer
+
 
 @attrs.frozen
 class AirflowApi:
@@ -111,8 +116,13 @@ class AirflowApi:
         return cls(url.rstrip("/"), session)
 
     def state(self, run: StaleRun) -> str:
-        """Return the state of a DAG run, such as success."""
-        return str(self._ask("GET", run, "")["state"])
+        """Return the state of a DAG run, such as success, or ``deleted``."""
+        try:
+            return str(self._ask("GET", run, "")["state"])
+        except ApiProblem as problem:
+            if problem.status == requests.codes.not_found and "DagRun" in str(problem):  # not because of a wrong URL
+                return _DELETED
+            raise
 
     def clear(self, run: StaleRun) -> None:
         """Clear all tasks of a DAG run."""
@@ -124,7 +134,8 @@ class AirflowApi:
             answer = self.session.request(method, self.url + path, timeout=CALL_SECONDS, **more)
             if not answer.ok:
                 text = first_line(answer.text)[:300]
-                raise ApiProblem(f"Airflow's API server returned {answer.status_code} for {path}: {text}")
+                message = f"Airflow's API server returned {answer.status_code} for {path}: {text}"
+                raise ApiProblem(message, answer.status_code)
             return answer.json()
         except (requests.RequestException, ValueError) as error:
             raise ApiProblem(f"{self.url}: {error}; check --api-url") from error
@@ -145,21 +156,21 @@ class Retraining:
         """Clear the runs that can begin, and check the active runs. Raises ApiProblem."""
         for run in list(self.active):
             state = self.api.state(run)
-            if state in ("success", "failed"):
-                self.active.discard(run)
-                say(f"{run.dag_id} {run.run_id}: {state}")
             if state == "success":
                 self.done += 1
                 for before in self.waiting.values():
                     before.discard(run)
-            elif state == "failed":
-                self.failed.append(run)
+            if state in ("success", "failed", _DELETED):
+                self.active.discard(run)
+                say(f"{run.dag_id} {run.run_id}: {state}")
+                self.failed += [] if state == "success" else [run]
         for run in [run for run, before in self.waiting.items() if not before][: self.most - len(self.active)]:
             del self.waiting[run]
             self.active.add(run)
-            if self.api.state(run) in ("queued", "running"):  # of an interrupted command
+            state = self.api.state(run)
+            if state in ("queued", "running"):  # of an interrupted command
                 say(f"{run.dag_id} {run.run_id}: already running")
-            else:
+            elif state != _DELETED:
                 self.api.clear(run)
                 say(f"{run.dag_id} {run.run_id}: cleared")
 

@@ -18,7 +18,8 @@ class TonyStaleModels(BaseOperator):
 
     The result is a list of mappings with ``trigger_dag_id`` and ``trigger_run_id``, for
     ``TriggerDagRunOperator.partial(reset_dag_run=True, …).expand_kwargs(…)``. It omits runs with a stale ancestor that
-    must be repeated first. So a scheduled DAG repeats all of them, one generation in each of its runs.
+    must be repeated first. So a scheduled DAG repeats all of them, one generation in each of its runs. It also omits
+    runs that are queued, running or deleted in Airflow.
 
     The operator logs the reason for each stale model. See the guide "Retrain models whose data has changed".
 
@@ -55,5 +56,12 @@ class TonyStaleModels(BaseOperator):
         for report in reports:
             if report.reason:
                 self.log.info("%s is %s: %s", report.training, report.state.value, report.reason)
-        ready = [run for run, before in stale_runs(reports).items() if not before]
-        return [{"trigger_dag_id": run.dag_id, "trigger_run_id": run.run_id} for run in ready[: self.most]]
+        found: list[dict[str, str]] = []
+        for run in (run for run, before in stale_runs(reports).items() if not before):
+            if len(found) >= self.most:
+                break
+            if context["ti"].get_dr_count(dag_id=run.dag_id, run_ids=[run.run_id], states=["success", "failed"]):
+                found.append({"trigger_dag_id": run.dag_id, "trigger_run_id": run.run_id})
+            else:
+                self.log.info("%s %s is not repeated, because it is active or was deleted", run.dag_id, run.run_id)
+        return found

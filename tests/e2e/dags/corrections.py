@@ -6,9 +6,11 @@ import os
 from datetime import datetime
 from typing import Any
 
+from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import DAG, task
 from jobs import TWICE, job
 
+from tony_provider.operators.stale_models import TonyStaleModels
 from tony_provider.operators.tony import TonyTrainOperator
 from tony_provider.publishing import publish_model
 
@@ -20,7 +22,7 @@ def publish(models: str, trained: Any) -> None:
     publish_model(models, trained)
 
 
-for dag_id in ("corrected", "corrected_whole", "corrected_few", "corrected_few_whole"):
+for dag_id in (f"corrected{name}{part}" for name in ("", "_few", "_by_dag") for part in ("", "_whole")):
     # In the past: only backfills make runs.
     dates: dict[str, Any] = {"start_date": datetime(2000, 1, 1), "end_date": datetime(2010, 1, 1)}
     with DAG(dag_id, schedule="@daily", **dates, catchup=False, default_args={"depends_on_past": True}):
@@ -45,3 +47,9 @@ for dag_id in ("corrected", "corrected_whole", "corrected_few", "corrected_few_w
             **TWICE,
         )
         publish(models, train.output)
+
+with DAG("repeats_corrected", schedule=None):
+    stale = TonyStaleModels(task_id="stale", dag_ids=["corrected_by_dag"])
+    TriggerDagRunOperator.partial(
+        task_id="repeat", reset_dag_run=True, wait_for_completion=True, deferrable=True, poke_interval=1
+    ).expand_kwargs(stale.output)

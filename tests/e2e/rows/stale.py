@@ -7,6 +7,7 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from datetime import date, timedelta
 
 import attrs
@@ -22,6 +23,7 @@ from tony_provider.runtime.storage.uris import join
 
 FIRST_DAY = date(2000, 1, 1)
 FILES = 5  # of each day
+REPEATS = "repeats_corrected"  # the DAG that repeats stale runs
 BACKFILL_SECONDS = 1800.0
 
 
@@ -30,7 +32,16 @@ def stale_three(field: Field) -> str:
     days = _Days(field, "corrected_few", 3)
     days.train()
     days.correct(1)
-    return days.retrained(killed=False)
+    return days.retrained(days.retrain)
+
+
+@row("stale-scheduled", "2 dates in a chain of models; the rows of both are corrected, and a DAG retrains them")
+def stale_scheduled(field: Field) -> str:
+    days = _Days(field, "corrected_by_dag", 2)
+    days.train()
+    days.correct(0)
+    days.correct(1)
+    return days.retrained(days.retrain_by_dag)
 
 
 @row(
@@ -49,7 +60,7 @@ def stale_chain(field: Field) -> str:
     storage.remove(days.file(17, 3))
     days.correct(20)
     days.write(23, FILES)
-    return days.retrained(killed=True)
+    return days.retrained(days.retrain_killed)
 
 
 @attrs.define
@@ -103,7 +114,7 @@ class _Days:
             BACKFILL_SECONDS
         )
 
-    def retrained(self, *, killed: bool) -> str:
+    def retrained(self, retrain: Callable[[], None]) -> str:
         """Compare the stale models with what the oracle says, retrain them, and compare with a whole retraining."""
         own = {day for day in range(self.number) if self._content(day) != self._before[day]}
         due = {self.dates[day] for day in range(min(own), self.number)}
@@ -114,10 +125,7 @@ class _Days:
         )
         self.field.expect(stale.keys() == due, f"stale: {sorted(stale)}, and not {sorted(due)}")
         tries = self._applications()
-        if killed:
-            self._begin_and_kill(len(due))
-        done = self._command("--retrain")
-        self.field.expect(done.returncode == 0, f"--retrain: {done.stdout}{done.stderr}")
+        retrain()
         again = {day for day, number in self._applications().items() if number > tries[day]}
         self.field.expect(again == due, f"trained again: {sorted(again)}")
         self.field.expect(not self._stale(), f"stale after the retraining: {self._stale()}")
@@ -130,13 +138,27 @@ class _Days:
         self.field.expect(part == whole, f"models of the part {part}, and of the whole {whole}")
         return f"{len(own)} stale and {len(due) - len(own)} by descent, retrained alone; same models as of all dates"
 
-    def _begin_and_kill(self, due: int) -> None:
-        before = self._applications()
+    def retrain(self) -> None:
+        done = self._command("--retrain")
+        self.field.expect(done.returncode == 0, f"--retrain: {done.stdout}{done.stderr}")
+
+    def retrain_killed(self) -> None:
+        """Kill the command when the first date is trained again, and repeat the command."""
+        before, due = self._applications(), len(self._stale())
         process = subprocess.Popen(self._words("--retrain"), env=self._environment())
         until(lambda: self._applications() != before, "a date to be trained again", 300.0)
         process.send_signal(signal.SIGKILL)
         process.wait()
         self.field.expect(len(self._stale()) <= due, "more stale models than before")
+        self.retrain()
+
+    def retrain_by_dag(self) -> None:
+        """Run the DAG that repeats stale runs until it finds none."""
+        self.field.claim(REPEATS)
+        for due in range(self.number, -1, -1):
+            self.field.expect(len(self._stale()) == due, f"{len(self._stale())} stale models, and not {due}")
+            run = self.field.trigger(self.field.run(REPEATS))
+            self.field.expect(run.end(BACKFILL_SECONDS) == "success", f"{REPEATS}: {run.describe()}")
 
     def _stale(self) -> dict[str, str]:
         done = self._command("--output", "json")
@@ -150,7 +172,7 @@ class _Days:
 
     def _words(self, *words: str) -> list[str]:
         api = ["--api-url", self.field.airflow.url] if "--retrain" in words else []
-        return [sys.executable, "-m", "airflow", "tony", "stale", "--dag-id", self.dag_id, *words, *api]
+        return [sys.executable, "-m", "tony_provider.cli", "stale", "--dag-id", self.dag_id, *words, *api]
 
     def _environment(self) -> dict[str, str]:
         return {**self.field.airflow.variables, "AIRFLOW_CLI_TOKEN": self.field.rest.token}
