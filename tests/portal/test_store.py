@@ -18,12 +18,14 @@ from tests.portal import stored
 from tests.portal.conftest import As
 from tests.runtime.history.events import leave_events, segment_of
 from tony_provider.cluster.errors import RecordUnreadable
+from tony_provider.cluster.records.staleness import ModelReport, ModelState
 from tony_provider.hooks.job import TonyJob
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.portal import job_views
 from tony_provider.portal.api import PlainJson
 from tony_provider.portal.job_views import CUT
 from tony_provider.runtime.common.codec import dump_json
+from tony_provider.runtime.inputs.lineage import Lineage
 from tony_provider.watching.observation import Observation
 
 ID, OTHER = "application_1700000000000_0001", "application_1700000000000_0002"
@@ -333,3 +335,20 @@ def test_no_answer_holds_what_a_terminal_obeys_or_nothing_shows(client: As, conn
 )
 def test_every_character_that_is_not_shown_is_noticed(text: str, shown: str) -> None:
     assert json.loads(bytes(PlainJson({text: [text, {"x": text}]}).body)) == {shown: [shown, {"x": shown}]}
+
+
+@pytest.mark.usefixtures("connected")
+def test_stale_runs_that_airflow_still_has_with_a_stand_in_for_the_comparison(
+    client: As, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def report(run_id: str) -> ModelReport:
+        labels = {"dag_id": "clicks", "run_id": run_id}
+        lineage = Lineage(application_id=ID, training=run_id, labels=labels, finished_ms=1, chain_dir="")
+        return ModelReport(training=run_id, state=ModelState.STALE, lineage=lineage)
+
+    reports = [report(stored.run_id(0)), report("deleted")]
+    monkeypatch.setattr(TonyHook, "stale_models", lambda *_, **__: reports)
+    found = client("alice").get("/tony/api/dags/clicks/stale").json()
+    assert found["runs"] == [{"run_id": stored.run_id(0), "waits_for": 0, "active": True}]
+    assert found["states"] == {"stale": 2}
+    assert client("bob").get("/tony/api/dags/clicks/stale").status_code == 404

@@ -27,6 +27,7 @@ from airflow.configuration import conf
 from airflow.models.connection import Connection
 from airflow.models.dag import DagModel
 from airflow.models.log import Log
+from airflow.utils.state import DagRunState
 from fastapi import APIRouter, Depends, FastAPI, HTTPException, Query, Request
 from itsdangerous import BadData, URLSafeTimedSerializer
 from pydantic import BaseModel, Field
@@ -74,6 +75,7 @@ from tony_provider.portal.stored_jobs import (
     ordered,
     previous_of,
     runs_of,
+    states_of_runs,
     with_columns,
     with_gaps,
 )
@@ -572,8 +574,18 @@ async def data(row: FoundDep) -> Response:
     return await read_from_job(row, read, large=True)
 
 
+def _states_of_runs(dag_id: str, stored: DagJobsDep) -> dict[str, str]:
+    found = states_of_runs(stored.session, dag_id)
+    stored.close()
+    return found
+
+
 @router.get("/dags/{dag_id}/stale")
-async def stale(dag_id: str, rows: Annotated[list[Row], Depends(_rows_of_dag)]) -> Response:
+async def stale(
+    dag_id: str,
+    rows: Annotated[list[Row], Depends(_rows_of_dag)],
+    run_states: Annotated[dict[str, str], Depends(_states_of_runs)],
+) -> Response:
     def read(job: TonyJob) -> list[ModelReport]:
         return job.hook.stale_models(dag_ids=[dag_id])
 
@@ -584,7 +596,15 @@ async def stale(dag_id: str, rows: Annotated[list[Row], Depends(_rows_of_dag)]) 
         {
             "states": Counter(each.state.value for each in reports),
             "models": [to_plain(each) for each in reports if each.state is not ModelState.CURRENT][-_MODELS:],
-            "runs": [{"run_id": run.run_id, "waits_for": len(before)} for run, before in runs.items()],
+            "runs": [
+                {
+                    "run_id": run.run_id,
+                    "waits_for": len(before),
+                    "active": run_states[run.run_id] in (DagRunState.QUEUED, DagRunState.RUNNING),
+                }
+                for run, before in runs.items()
+                if run.run_id in run_states
+            ],
         }
     )
 

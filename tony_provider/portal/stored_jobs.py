@@ -566,6 +566,12 @@ def runs_of(session: Session, dag_id: str) -> list[DagDate]:
     return sorted(runs, key=lambda run: run.date)
 
 
+def states_of_runs(session: Session, dag_id: str) -> dict[str, str]:
+    """Return the state of each run of the DAG, by the run's ID."""
+    query = select(DagRun.run_id, DagRun.state).where(DagRun.dag_id == dag_id)
+    return {each.run_id: str(each.state) for each in session.execute(query)}
+
+
 def with_gaps(session: Session, dag_id: str, runs: list[DagDate]) -> list[DagDate]:
     """Add the dates of the DAG's schedule, between the first and the last run, that have no run.
 

@@ -6,6 +6,7 @@ import { Fold, Loading, Problem, Section, Table } from "./parts.js";
 
 const SHOWN = 50; // files of one model
 const POLL = 10; // seconds between two checks while runs are repeated
+const AT_ONCE = 10; // runs
 
 function Files({ changes }) {
   const row = (change) => [change.uri, change.kind, change.modified_ms ? moment(change.modified_ms) : "", change.input];
@@ -34,16 +35,22 @@ const clearing = (dagId, runId) => {
 export function StaleModels({ dagId }) {
   const [wanted, setWanted] = useState(false);
   const [repeating, setRepeating] = useState(null); // runs that this page has cleared
+  const [busy, setBusy] = useState(false); // while requests to clear runs are sent
   const [problem, setProblem] = useState(null);
-  const { data, error, loading } = useJson(wanted ? address(`dags/${encodeURIComponent(dagId)}/stale`) : null, repeating ? POLL : 0);
-  const ready = (data?.runs ?? []).filter((run) => run.waits_for === 0);
+  const begun = repeating !== null;
+  const { data, error, loading } = useJson(wanted ? address(`dags/${encodeURIComponent(dagId)}/stale`) : null, begun && !busy ? POLL : 0);
   useEffect(() => {
-    if (repeating === null || problem) return;
-    const next = ready.filter((run) => !repeating.includes(run.run_id));
+    if (!begun || busy || problem || !data) return;
+    const active = data.runs.filter((run) => run.active).length;
+    const ready = data.runs.filter((run) => !run.active && run.waits_for === 0 && !repeating.includes(run.run_id));
+    const next = ready.slice(0, Math.max(0, AT_ONCE - active));
     if (!next.length) return;
     setRepeating([...repeating, ...next.map((run) => run.run_id)]);
-    Promise.all(next.map((run) => clearing(dagId, run.run_id))).catch((failed) => setProblem(failed.message));
-  }, [data, repeating, problem]);
+    setBusy(true);
+    Promise.all(next.map((run) => clearing(dagId, run.run_id)))
+      .catch((failed) => setProblem(failed.message))
+      .finally(() => setBusy(false));
+  }, [data, begun]); // once for each answer
   const row = ({ lineage, training, state, reason }) => [lineage?.labels.run_id ?? training, state, reason];
   return html`<${Section} title="Models and their data">
     ${!wanted && html`<p><button type="button" onClick=${() => setWanted(true)}>Compare the models with their data</button></p>`}
@@ -53,8 +60,8 @@ export function StaleModels({ dagId }) {
     ${data && html`<div>
       <p role="status">${Object.entries(data.states).map(([state, number]) => `${number} ${state}`).join(", ") || "No model of this DAG has a record of its data."}</p>
       ${data.models.length > 0 && html`<${Table} caption="Models that are not current" head=${["Run", "State", "Reason"]} rows=${data.models.map(row)} />`}
-      ${data.runs.length > 0 && repeating === null && html`<p><button type="button" onClick=${() => setRepeating([])}>Repeat ${count(data.runs.length, "run")}</button> <span className="soft">A run is cleared after the runs whose models it starts from. Keep this page open, because it clears the runs.</span></p>`}
-      ${repeating !== null && html`<p role="status">${data.runs.length ? `${count(repeating.length, "run")} cleared; ${count(data.runs.length, "run")} with stale models left` : "All models are current or unknown."}</p>`}
+      ${data.runs.length > 0 && !begun && html`<p><button type="button" onClick=${() => setRepeating([])}>Repeat ${count(data.runs.length, "run")}</button> <span className="soft">A run is cleared after the runs whose models it starts from. Keep this page open, because it clears the runs.</span></p>`}
+      ${begun && html`<p role="status">${data.runs.length ? `${count(repeating.length, "run")} cleared; ${count(data.runs.length, "run")} with stale models left` : "All models are current or unknown."}</p>`}
     </div>`}
   <//>`;
 }
