@@ -39,8 +39,8 @@ def candidates() -> list[dict[str, Any]]:
 @task(trigger_rule="all_done_min_one_success")
 def best(trained: Any) -> Any:
     """Return the result of the candidate with the smallest error."""
-    # If a candidate diverges, its error is the text NaN or Infinity.
-    converged = [each for each in trained if isinstance(each["metrics"]["error"], float)]
+    # If a candidate diverges, its error is the text NaN or Infinity. A candidate that was marked as failed has none.
+    converged = [each for each in trained if isinstance(each["metrics"].get("error"), float)]
     if not converged:
         raise ValueError("no candidate has converged: see the logs of the task train")
     found = min(converged, key=lambda each: each["metrics"]["error"])

@@ -14,6 +14,7 @@ from selenium.webdriver import Chrome
 from tests.hadoop.resolve import cache_root
 
 _ARTEFACT = "com.deque.html.axe-core:selenium:4.11.0"  # contains axe.min.js
+_SECONDS = 180  # axe has taken more than the default of 30 on a busy machine
 _COPY_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
 _CHECK = """
 const [scope, done] = arguments;
@@ -27,6 +28,7 @@ axe.run(scope, { resultTypes: ["violations"] }).then((result) => done(found(resu
 def violations(driver: Chrome, scope: str) -> list[str]:
     """Return a line for each violation of axe's rules, WCAG and best practices, in the elements of a CSS selector."""
     driver.execute_script(_script())
+    driver.set_script_timeout(_SECONDS)
     return list(driver.execute_async_script(_CHECK, scope))
 
 

@@ -98,7 +98,7 @@ def test_the_record_of_what_a_training_read(place: Place, data: str) -> None:
         after = lineage.inputs["itself"].files_after
         assert after is not None
         assert after.files == COUNT + 1
-        assert "some had changed before its training ended" in report.reason
+        assert "some files changed during the training" in report.reason
     else:
         assert report.state.value == "current"
         assert len(json.loads(job.read("inputs/checksums.json"))) == COUNT

@@ -63,10 +63,14 @@ def test_a_running_task_has_its_result_so_far(local: TonyHook, marker: Marker) -
     """Tasks downstream get it if a user marks the running task as success, and would otherwise get None."""
     found: list[Any] = []
 
-    def look(application_id: str) -> None:
+    def results(application_id: str) -> list[Any]:
         with create_session() as session:
-            mine = select(XComModel).where(XComModel.key == "return_value", XComModel.task_id == "train")
-            found.extend(XComModel.deserialize_value(row) for row in session.scalars(mine))
+            rows = session.scalars(select(XComModel).where(XComModel.key == "return_value"))
+            values = [XComModel.deserialize_value(row) for row in rows if row.task_id == "train"]
+        return [value for value in values if value["application_id"] == application_id]
+
+    def look(application_id: str) -> None:
+        found.extend(results(application_id))
         local.kill(application_id, "seen")
 
     with marker.then(look):
@@ -75,6 +79,7 @@ def test_a_running_task_has_its_result_so_far(local: TonyHook, marker: Marker) -
     (so_far,) = [each for each in found if isinstance(each, dict) and each.get("application_id", "?") in error]
     assert so_far["application_dir"].endswith(f"/applications/{so_far['application_id']}")
     assert (so_far["model_dir"], so_far["final_status"]) == (None, None)
+    assert results(so_far["application_id"]) == []  # mapped tasks downstream get the results of successful tasks only
 
 
 def test_a_job_that_has_ended_leads_to_its_page_inside_airflow(local: TonyHook) -> None:

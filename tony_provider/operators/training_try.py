@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import attrs
 from airflow.providers.common.compat.sdk import AirflowTaskTimeout
 from airflow.sdk.exceptions import AirflowRuntimeError
+from airflow.sdk.execution_time.xcom import XCom
 
 from tony_provider.arguments import empty_to_none
 from tony_provider.cluster.errors import ClusterError, ClusterUnreachable
@@ -313,6 +314,11 @@ class TrainingTry:
         try:
             with self._telemetry.reporting(), self._ending_application():
                 yield
+        except BaseException as error:
+            # If a user marked the task as success, the result must stay.
+            if not isinstance(error, TaskDeferred) and not self._switch.pulled:
+                self._withdraw_result()
+            raise
         finally:
             self._summary.record_refusal(sys.exception())
             self._record_exit()
@@ -414,6 +420,16 @@ class TrainingTry:
                 ti.xcom_push("return_value", self._task.answer(self._context, so_far.to_dict()))
         except (ClusterError, AirflowRuntimeError) as error:
             self._log.warning("Cannot add links for %s to Airflow's pages: %s", self._job, error)
+
+    def _withdraw_result(self) -> None:
+        """Delete the result so far, so that tasks downstream get the results of successful tasks only."""
+        ti = self._context["ti"]
+        if not self._task.do_xcom_push or self._switch.job is None:
+            return
+        try:
+            XCom.delete("return_value", ti.task_id, ti.dag_id, ti.run_id, ti.map_index)
+        except AirflowRuntimeError as error:
+            self._log.warning("Cannot delete the result of %s from Airflow's XComs: %s", self._job, error)
 
     def _withdraw_links(self) -> None:
         try:
