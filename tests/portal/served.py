@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -48,12 +49,15 @@ def token(user: str) -> str:
 def seed_the_store(patch: pytest.MonkeyPatch) -> None:
     """From now on jobs have the histories of ``seeded``, in place of a store; SWEEP's are out of reach."""
 
+    store = SimpleNamespace(stale_models=lambda **_: [])
+
     def ask(row: Row, what: Callable[[TonyJob], object]) -> object:
         if row["dag_id"] == seeded.SWEEP:
             raise job_views.JobUnavailable("hdfs://away.example.com:8020 does not answer: connection refused")
-        return what(TonyJob(cast(Any, None), row["application_id"], None))
+        return what(TonyJob(cast(Any, store), row["application_id"], None))
 
     patch.setattr(job_views, "_ask", ask)
+    patch.setattr(TonyJob, "directory", "")
     patch.setattr(TonyJob, "specification", lambda job, _: seeded.history(job.application_id).specification)
     patch.setattr(TonyJob, "history", lambda job: seeded.history(job.application_id))
     patch.setattr(TonyJob, "has_event_files", lambda job: bool(seeded.history(job.application_id).samples))
