@@ -147,12 +147,12 @@ class _CachedListings:
         future.set_result(json.dumps(fields).encode())
         with self._lock:
             self._size += len(future.result())
-            for oldest, listing in list(self._listings.items()):
-                if self._size <= _MOST_CACHED:
+            while self._size > _MOST_CACHED:
+                oldest, listing = next(iter(self._listings.items()))
+                if not listing.done():
                     break
-                if listing.done():
-                    del self._listings[oldest]
-                    self._size -= 0 if listing.exception() else len(listing.result())
+                del self._listings[oldest]
+                self._size -= 0 if listing.exception() else len(listing.result())
         return found
 
     def status(self, uri: str) -> FileStatus:

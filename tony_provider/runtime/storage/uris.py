@@ -31,7 +31,7 @@ class Uri:
         return attrs.evolve(self, path=self.path.rsplit("/", 1)[0] or "/")
 
     def child(self, name: str) -> Uri:
-        return attrs.evolve(self, path=f"{self.path.rstrip('/')}/{name}")
+        return Uri(self.scheme, self.authority, f"{self.path.rstrip('/')}/{name}")  # faster than attrs.evolve
 
 
 def parse(uri: str) -> Uri:
