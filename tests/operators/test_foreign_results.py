@@ -109,7 +109,7 @@ def test_no_place_of_the_worker_is_taken_for_the_job_s(
     assert error.startswith(f"cannot read {ended.directory}/result.json: {key}")
     assert f" does not lie below {ended.directory.partition('/applications/')[0]}"[:60] in error  # long ones are cut
     assert done.results["score"] is None
-    assert (done.results["train"]["model_dir"], str(keys) in str(done.results)) == (None, False)
+    assert (done.results["train"], str(keys) in str(done.results)) == (None, False)
     assert not [name for name in ended.staged if "keytab" in name]
 
 
@@ -138,7 +138,7 @@ def test_what_airflow_would_make_an_object_of_is_not_taken_from_the_store(
     error = str(done.errors["train"])
     assert error.startswith(f"cannot read {ended.directory}/return_value.json: it contains '")
     assert "is a reserved key of Airflow's serialization" in error
-    assert done.results["train"]["returned"] is None
+    assert done.results["train"] is None
 
 
 @pytest.mark.parametrize("key", ["__type", "__classname__", "__id__"])
@@ -147,7 +147,7 @@ def test_a_program_cannot_return_it(local: TonyHook, key: str) -> None:
     returned = json.dumps({"a": [{**OBJECT, key: "dict"} if key in OBJECT else {key: "dict", "__var": 1}]})
     done = train(job(f"echo '{returned}' > $TONY_RESULT_FILE", restart={"budget": 0}))
     assert "TONY_RESULT_FILE contains 'a[0].__" in str(done.errors["train"])
-    assert done.results["train"]["returned"] is None
+    assert done.results["train"] is None
 
 
 @pytest.mark.parametrize("deferrable", [False, True])

@@ -13,9 +13,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import attrs
-from airflow.providers.common.compat.sdk import AirflowTaskTimeout
+from airflow.providers.common.compat.sdk import AirflowTaskTimeout, XCom
 from airflow.sdk.exceptions import AirflowRuntimeError
-from airflow.sdk.execution_time.xcom import XCom
 
 from tony_provider.arguments import empty_to_none
 from tony_provider.cluster.errors import ClusterError, ClusterUnreachable
