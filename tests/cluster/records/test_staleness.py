@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,16 @@ from typing import Any
 import attrs
 import pytest
 
+from tests.waiting import SECONDS
 from tony_provider.cluster.errors import SourceMissing
+from tony_provider.cluster.records import staleness
 from tony_provider.cluster.records.staleness import (
     ChangeKind,
     ModelReport,
     ModelState,
     StaleModels,
     StaleRun,
+    _CachedListings,
     _Comparison,
     stale_runs,
 )
@@ -253,3 +257,30 @@ def test_a_model_without_a_record(place: Place) -> None:
     (unknown,) = [each for each in reports if each.lineage is None]
     assert (unknown.training, unknown.state) == (place.identity(8).name, ModelState.UNKNOWN)
     assert "has no lineage record" in unknown.reason
+
+
+def test_a_slow_listing_does_not_keep_the_others_in_memory(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(staleness, "_MOST_CACHED", 0)
+    begun, goes_on = threading.Event(), threading.Event()
+
+    class SlowStorage(CountedStorage):
+        def list(self, uri: str) -> Any:
+            found = super().list(uri)
+            if uri.endswith("00"):
+                begun.set()
+                goes_on.wait(SECONDS)
+            return found
+
+    storage = SlowStorage()
+    listings = _CachedListings(storage)
+    slow = threading.Thread(target=listings.list, args=[f"file://{place.data(0)}"])
+    slow.start()
+    try:
+        assert begun.wait(SECONDS)
+        other = f"file://{place.data(1)}"
+        listings.list(other)
+        listings.list(other)
+        assert storage.listed.count(other) == 2  # it was dropped in between
+    finally:
+        goes_on.set()
+        slow.join(SECONDS)

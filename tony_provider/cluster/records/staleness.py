@@ -117,7 +117,8 @@ class _CachedListings:
         self._storage = storage
         self._lock = threading.Lock()
         self._listings: dict[str, Future[bytes]] = {}
-        self._size = 0  # bytes of complete listings
+        self._ended: dict[str, int] = {}  # bytes of each listing that has ended, the oldest first
+        self._size = 0  # bytes of all of them
         self._names: dict[str, dict[str, FileStatus]] = {}  # entries by name, of directories used by ``status``
 
     def __getattr__(self, name: str) -> Any:
@@ -129,31 +130,34 @@ class _CachedListings:
         with self._lock:
             future = self._listings.setdefault(directory, own)
         if future is own:
-            return self._fill(uri, own)
+            return self._fill(uri, directory, own)
         return [
             FileStatus(f"{directory}/{name}", size, modified_ms, is_directory, "", None, is_link, checksum)
             for name, size, modified_ms, is_directory, is_link, checksum in json.loads(future.result())
         ]
 
-    def _fill(self, uri: str, future: Future[bytes]) -> Listed:
+    def _fill(self, uri: str, directory: str, future: Future[bytes]) -> Listed:
         try:
             found = self._storage.list(uri)
         except BaseException as error:
             future.set_exception(error)
+            self._end(directory, 0)
             raise
         fields = [
             (each.name, each.size, each.modified_ms, each.is_directory, each.is_link, each.checksum) for each in found
         ]
         future.set_result(json.dumps(fields).encode())
-        with self._lock:
-            self._size += len(future.result())
-            while self._size > _MOST_CACHED:
-                oldest, listing = next(iter(self._listings.items()))
-                if not listing.done():
-                    break
-                del self._listings[oldest]
-                self._size -= 0 if listing.exception() else len(listing.result())
+        self._end(directory, len(future.result()))
         return found
+
+    def _end(self, directory: str, size: int) -> None:
+        with self._lock:
+            self._ended[directory] = size
+            self._size += size
+            while self._size > _MOST_CACHED:
+                oldest = next(iter(self._ended))
+                self._size -= self._ended.pop(oldest)
+                del self._listings[oldest]
 
     def status(self, uri: str) -> FileStatus:
         """Find the entry in its parent's listing, because the inputs of many dates have the same parent."""
