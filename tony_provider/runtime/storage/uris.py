@@ -28,10 +28,10 @@ class Uri:
     @property
     def parent(self) -> Uri:
         """Parent directory; the root is its own parent."""
-        return attrs.evolve(self, path=self.path.rsplit("/", 1)[0] or "/")
+        return Uri(self.scheme, self.authority, self.path.rsplit("/", 1)[0] or "/")  # faster than attrs.evolve
 
     def child(self, name: str) -> Uri:
-        return Uri(self.scheme, self.authority, f"{self.path.rstrip('/')}/{name}")  # faster than attrs.evolve
+        return Uri(self.scheme, self.authority, f"{self.path.rstrip('/')}/{name}")
 
 
 def parse(uri: str) -> Uri:
