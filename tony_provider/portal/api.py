@@ -27,7 +27,7 @@ from airflow.configuration import conf
 from airflow.models.connection import Connection
 from airflow.models.dag import DagModel
 from airflow.models.log import Log
-from airflow.utils.state import DagRunState
+from airflow.utils.state import State
 from fastapi import APIRouter, Depends, FastAPI, HTTPException, Query, Request
 from itsdangerous import BadData, URLSafeTimedSerializer
 from pydantic import BaseModel, Field
@@ -546,12 +546,13 @@ async def _read_specification(row: Row) -> dict[str, Any] | str:
         return str(error)
 
 
-def _rows_of_dag(dag_id: str, stored: DagJobsDep, reader: DagReaderDep) -> list[Row]:
+def _jobs_and_runs(dag_id: str, stored: DagJobsDep, reader: DagReaderDep) -> tuple[list[Row], dict[str, str]]:
+    """Return the jobs of a DAG, and the states of its runs."""
     if dag_id not in stored.dags or not reader.may_read(dag_id):
         raise _no_such("DAG")
-    rows = stored.rows(dag_id=dag_id)
+    found = stored.rows(dag_id=dag_id), states_of_runs(stored.session, dag_id)
     stored.close()
-    return rows
+    return found
 
 
 @router.get("/dags/{dag_id}/dates")
@@ -574,18 +575,12 @@ async def data(row: FoundDep) -> Response:
     return await read_from_job(row, read, large=True)
 
 
-def _states_of_runs(dag_id: str, stored: DagJobsDep) -> dict[str, str]:
-    found = states_of_runs(stored.session, dag_id)
-    stored.close()
-    return found
-
-
 @router.get("/dags/{dag_id}/stale")
 async def stale(
-    dag_id: str,
-    rows: Annotated[list[Row], Depends(_rows_of_dag)],
-    run_states: Annotated[dict[str, str], Depends(_states_of_runs)],
+    dag_id: str, jobs_and_runs: Annotated[tuple[list[Row], dict[str, str]], Depends(_jobs_and_runs)]
 ) -> Response:
+    rows, run_states = jobs_and_runs
+
     def read(job: TonyJob) -> list[ModelReport]:
         return job.hook.stale_models(dag_ids=[dag_id])
 
@@ -600,7 +595,7 @@ async def stale(
                 {
                     "run_id": run.run_id,
                     "waits_for": len(before),
-                    "active": run_states[run.run_id] in (DagRunState.QUEUED, DagRunState.RUNNING),
+                    "active": run_states[run.run_id] in State.unfinished_dr_states,
                 }
                 for run, before in runs.items()
                 if run.run_id in run_states
