@@ -160,10 +160,12 @@ class Retraining:
                 self.done += 1
                 for before in self.waiting.values():
                     before.discard(run)
-            if state in ("success", "failed", _DELETED):
-                self.active.discard(run)
-                say(f"{run.dag_id} {run.run_id}: {state}")
-                self.failed += [] if state == "success" else [run]
+            elif state in ("failed", _DELETED):
+                self.failed.append(run)
+            else:
+                continue
+            self.active.discard(run)
+            say(f"{run.dag_id} {run.run_id}: {state}")
         for run in [run for run, before in self.waiting.items() if not before][: self.most - len(self.active)]:
             del self.waiting[run]
             self.active.add(run)

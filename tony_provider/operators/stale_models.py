@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import BaseOperator
@@ -11,6 +12,8 @@ from tony_provider.arguments import DEFAULT_CONN_ID
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
+
+    from tony_provider.cluster.records.staleness import StaleRun
 
 
 class TonyStaleModels(BaseOperator):
@@ -56,12 +59,11 @@ class TonyStaleModels(BaseOperator):
         for report in reports:
             if report.reason:
                 self.log.info("%s is %s: %s", report.training, report.state.value, report.reason)
-        found: list[dict[str, str]] = []
-        for run in (run for run, before in stale_runs(reports).items() if not before):
-            if len(found) >= self.most:
-                break
-            if context["ti"].get_dr_count(dag_id=run.dag_id, run_ids=[run.run_id], states=["success", "failed"]):
-                found.append({"trigger_dag_id": run.dag_id, "trigger_run_id": run.run_id})
-            else:
-                self.log.info("%s %s is not repeated, because it is active or was deleted", run.dag_id, run.run_id)
-        return found
+        ready = (run for run, before in stale_runs(reports).items() if not before and self._has_ended(run, context))
+        return [{"trigger_dag_id": run.dag_id, "trigger_run_id": run.run_id} for run in islice(ready, self.most)]
+
+    def _has_ended(self, run: StaleRun, context: Context) -> bool:
+        ended = context["ti"].get_dr_count(dag_id=run.dag_id, run_ids=[run.run_id], states=["success", "failed"])
+        if not ended:
+            self.log.info("%s %s is not repeated, because it is active or was deleted", run.dag_id, run.run_id)
+        return ended > 0
