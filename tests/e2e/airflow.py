@@ -94,7 +94,7 @@ class Airflow:
             "api__port": self.port,
             "api__base_url": self.url,
             "api__workers": 1,
-            "api__enable_xcom_deserialize_support": True,  # 3.0 serves no XCom without it
+            "api__enable_xcom_deserialize_support": True,  # without it, 3.0 deserializes no XCom
             "api__secret_key": "of no secret worth",
             "api_auth__jwt_secret": "a test's own, long enough for the signature: 0123456789abcdef0123456789abcdef",
             "database__sql_alchemy_conn": self._database.url,
