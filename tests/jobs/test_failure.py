@@ -66,7 +66,8 @@ def test_files_that_explain_a_failure_are_kept(local: LocalPlace) -> None:
 def test_files_of_a_process_that_was_stopped_are_kept_too(local: LocalPlace, tmp_path: Path) -> None:
     command = """
         echo dump > $TONY_DEBUG_DIR/trace
-        until test -e "$PLACE/other-$TONY_TASK_INDEX"; do touch "$PLACE/other-$((1 - TONY_TASK_INDEX))"; sleep 0.1; done
+        touch "$PLACE/running-$TONY_TASK_INDEX"
+        until test -e "$PLACE/running-$((1 - TONY_TASK_INDEX))"; do sleep 0.1; done
         test $TONY_TASK_INDEX = 0 && exit 3
         exec sleep 600
     """

@@ -10,6 +10,7 @@ from airflow.utils.session import create_session
 from sqlalchemy import select
 
 from tests.operators.jobs import Marker, job, train
+from tests.waiting import until
 from tony_provider.cluster.interface import Pages
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.links.job_links import (
@@ -67,16 +68,16 @@ def test_a_running_task_has_its_result_so_far(local: TonyHook, marker: Marker) -
         with create_session() as session:
             rows = session.scalars(select(XComModel).where(XComModel.key == "return_value"))
             values = [XComModel.deserialize_value(row) for row in rows if row.task_id == "train"]
-        return [value for value in values if value["application_id"] == application_id]
+        return [value for value in values if isinstance(value, dict) and value.get("application_id") == application_id]
 
     def look(application_id: str) -> None:
-        found.extend(results(application_id))
+        found.extend(until(lambda: results(application_id), "its result so far"))
         local.kill(application_id, "seen")
 
     with marker.then(look):
         done = train(job(marker.forever))
-    error = str(done.errors["train"])
-    (so_far,) = [each for each in found if isinstance(each, dict) and each.get("application_id", "?") in error]
+    (so_far,) = found
+    assert so_far["application_id"] in str(done.errors["train"])
     assert so_far["application_dir"].endswith(f"/applications/{so_far['application_id']}")
     assert (so_far["model_dir"], so_far["final_status"]) == (None, None)
     assert results(so_far["application_id"]) == []  # mapped tasks downstream get the results of successful tasks only

@@ -348,6 +348,7 @@ def test_stale_runs_that_airflow_still_has_with_a_stand_in_for_the_comparison(
 
     reports = [report(stored.run_id(0)), report("deleted")]
     monkeypatch.setattr(TonyHook, "stale_models", lambda *_, **__: reports)
+    # The files of the newest jobs are deleted.
     found = client("alice").get("/tony/api/dags/clicks/stale").json()
     assert found["runs"] == [{"run_id": stored.run_id(0), "waits_for": 0, "active": True}]
     assert found["states"] == {"stale": 2}

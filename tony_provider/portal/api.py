@@ -51,6 +51,7 @@ from tony_provider.portal.job_views import (
     live_state,
     offered_orders,
     plain_in_order,
+    read_from_connection,
     read_from_job,
     resizable_types,
     sample_columns,
@@ -581,11 +582,13 @@ async def stale(
 ) -> Response:
     rows, run_states = jobs_and_runs
 
-    def read(job: TonyJob) -> list[ModelReport]:
-        return job.hook.stale_models(dag_ids=[dag_id])
+    def read(hook: TonyHook) -> list[ModelReport]:
+        return hook.stale_models(dag_ids=[dag_id])
 
-    by_connection = {(row["tony_conn_id"], row["proxy_user"]): row for row in rows}
-    reports = [each for row in by_connection.values() for each in await read_from_job(row, read, large=True)]
+    by_connection: dict[tuple[str, str], list[Row]] = {}
+    for row in sorted(rows, key=lambda row: row["submitted_ms"], reverse=True):
+        by_connection.setdefault((row["tony_conn_id"], row["proxy_user"]), []).append(row)
+    reports = [each for rows in by_connection.values() for each in await read_from_connection(rows, read)]
     runs = stale_runs(reports)
     return PlainJson(
         {

@@ -273,9 +273,41 @@ async def read_from_job(row: Row, what: Callable[[TonyJob], T], *, large: bool =
     Raises JobUnavailable, after SECONDS at most. Set ``large`` for reading a history: these reads have their own, fewer
     threads.
     """
-    threads = _large if large else _threads
+
+    def read(hook: TonyHook) -> T:
+        return what(job_of_row(hook, row))
+
+    return await _read(row, read, _large if large else _threads)
+
+
+async def read_from_connection(rows: Sequence[Row], what: Callable[[TonyHook], T]) -> T:
+    """Return the result of ``what``, read through the connection of ``rows``.
+
+    One of these jobs must be a job of the connection and of the row's DAG: see job_of_row. Files of old jobs may be
+    deleted, and a job that has just started has none. Raises JobUnavailable, after SECONDS at most.
+    """
+
+    def read(hook: TonyHook) -> T:
+        for left, row in zip(reversed(range(len(rows))), rows, strict=True):
+            try:
+                job_of_row(hook, row)
+                break
+            except JobUnavailable:
+                if not left:
+                    raise
+        return what(hook)
+
+    return await _read(rows[0], read, _large)
+
+
+async def _read(row: Row, read: Callable[[TonyHook], T], threads: ThreadPoolExecutor) -> T:
+    def ask() -> T:
+        with TonyHook(row["tony_conn_id"], row["proxy_user"] or None) as hook:
+            hook.expect_store(REFUSED_SECONDS)
+            return read(hook)
+
     try:
-        return await wait_with_timeout(asyncio.get_running_loop().run_in_executor(threads, _ask, row, what), SECONDS)
+        return await wait_with_timeout(asyncio.get_running_loop().run_in_executor(threads, ask), SECONDS)
     except (ClusterError, StorageError) as error:
         raise JobUnavailable(str(error)) from error
     except TimeoutError as error:
@@ -285,12 +317,6 @@ async def read_from_job(row: Row, what: Callable[[TonyJob], T], *, large: bool =
     except Exception as error:
         log.exception("%s cannot be read", row["application_id"])
         raise JobUnavailable(f"the job cannot be read ({type(error).__name__}); see the API server's log") from error
-
-
-def _ask(row: Row, what: Callable[[TonyJob], T]) -> T:
-    with TonyHook(row["tony_conn_id"], row["proxy_user"] or None) as hook:
-        hook.expect_store(REFUSED_SECONDS)
-        return what(job_of_row(hook, row))
 
 
 def job_of_row(hook: TonyHook, row: Row, *, is_checked: bool = False) -> TonyJob:
