@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -145,18 +146,22 @@ def replay(args: Namespace) -> None:
         finally:
             stores.close()
         debug = {contract.ENV_POST_MORTEM: "1"} if args.debug else {}
-        done = subprocess.run([sys.executable, "-m", _RUNNER, str(folder)], env={**os.environ, **debug}, check=False)
-    if done.returncode:
-        raise SystemExit(done.returncode)
+        runner = subprocess.Popen([sys.executable, "-m", _RUNNER, str(folder)], env={**os.environ, **debug})
+        signal.signal(signal.SIGINT, lambda *_: None)  # for the program, which a debugger may run
+        signal.signal(signal.SIGTERM, lambda *_: runner.terminate())
+        code = runner.wait()
+    if code:
+        raise SystemExit(code)
 
 
 @contextmanager
 def _folder(given: str | None) -> Iterator[Path]:
-    """Yield the folder for the copies: a new one, which is kept, or a temporary one."""
+    """Yield a folder that does not exist yet, and is removed at the end if the user has not named it."""
     if given is None:
-        with tempfile.TemporaryDirectory(prefix="tony-replay-") as made:
-            yield Path(made)
+        with tempfile.TemporaryDirectory(prefix="tony-replay-", ignore_cleanup_errors=True) as made:
+            yield Path(made, "replay")
         return
     folder = Path(given).absolute()
-    folder.mkdir(mode=0o700)
+    if folder.exists():
+        raise SystemExit(f"--directory: {folder} exists; name a new directory")
     yield folder

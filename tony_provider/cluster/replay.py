@@ -7,6 +7,8 @@ into a folder, from which ``tony_provider.runtime.executor.replay_runner`` runs 
 from __future__ import annotations
 
 import json
+import shutil
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -26,19 +28,24 @@ from tony_provider.runtime.application import (
     ResourceKind,
 )
 from tony_provider.runtime.application_history import read_events
-from tony_provider.runtime.checkpoint.catalog import foreign_catalog
+from tony_provider.runtime.checkpoint.catalog import fetch_warm_start, foreign_catalog
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
-from tony_provider.runtime.checkpoint.stored_checkpoint import MANIFEST_FILE, chain_of, objects_directory
+from tony_provider.runtime.checkpoint.stored_checkpoint import (
+    MANIFEST_FILE,
+    DamagedCheckpoint,
+    chain_of,
+    objects_directory,
+)
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.bounds import read_json
 from tony_provider.runtime.common.codec import dump_json, from_plain
 from tony_provider.runtime.common.concurrency import in_parallel
 from tony_provider.runtime.common.quantities import count, size
 from tony_provider.runtime.common.text import MASK
-from tony_provider.runtime.frameworks.base import get_framework
+from tony_provider.runtime.frameworks.base import TaskAddress, get_framework
 from tony_provider.runtime.inputs.shards import BalancedAssignment, Listing, commits_uri, listing_uri, read_log
 from tony_provider.runtime.jobspec.container_content import EnvironmentKind, image_of, python_env_kind
-from tony_provider.runtime.jobspec.model import InputDeal, JobSpec, in_cluster
+from tony_provider.runtime.jobspec.model import InputDeal, JobSpec, ranks
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import Storage, download
@@ -46,6 +53,7 @@ from tony_provider.runtime.storage.errors import StorageNotFound
 from tony_provider.runtime.storage.stores import JobStores
 
 _COPIES = 4  # concurrent transfers
+_WARM_START = "warm-start"
 
 
 class CannotReplay(ClusterError):  # noqa: N818 - says what is wrong
@@ -81,6 +89,7 @@ class ReplayPlan:
     differences: Sequence[str]  # one line each
     copies: Mapping[str, Sequence[_Copy]]  # by the word for them in `describe`
     lists: Mapping[Path, bytes]  # lists of shards
+    warm_start: str | None  # URI of the model to copy
 
     def describe(self) -> Iterator[str]:
         """Yield lines for people: what is replayed, copied, and different."""
@@ -90,10 +99,20 @@ class ReplayPlan:
         for kind, copies in self.copies.items():
             if copies:
                 yield f"copies the {kind}: {count(len(copies), 'file')}, {size(sum(each.size for each in copies))}"
+        if self.warm_start:
+            yield f"copies the warm start: {self.warm_start}"
         yield from self.differences
 
     def fetch(self, stores: JobStores) -> None:
-        """Copy everything to the folder. Raises StorageError, OSError."""
+        """Create the folder, and copy everything to it. Raises StorageError, CannotReplay, OSError."""
+        self.folder.mkdir(mode=0o700)
+        try:
+            self._fetch(stores)
+        except BaseException:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            raise
+
+    def _fetch(self, stores: JobStores) -> None:
 
         def copy(each: _Copy) -> None:
             each.path.parent.mkdir(parents=True, exist_ok=True)
@@ -102,6 +121,12 @@ class ReplayPlan:
         every = {each.path: each for copies in self.copies.values() for each in copies}
         for _ in in_parallel(copy, every.values(), _COPIES, "replay"):
             pass
+        if self.warm_start:
+            storage = stores.of(self.warm_start)
+            try:
+                fetch_warm_start(storage, self.warm_start, self.folder / _WARM_START, threading.Event())
+            except (StorageNotFound, DamagedCheckpoint) as error:
+                raise CannotReplay(f"the warm start cannot be copied: {error}") from error
         for path, data in self.lists.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
@@ -134,15 +159,14 @@ class ReplayPlanner:
         if task not in known:
             raise CannotReplay(f"the job has no task {task}; its tasks are {', '.join(known)}")
         begun = self._start(task, start)
-        members = [
-            each.name for each in status.tasks if in_cluster(job.role(each.type)) and each.name not in begun.left_out
-        ]
+        members = _members(job, status, begun)
         needs_peers = not get_framework(job.framework).starts_alone
         alone = needs_peers and task in members and len(members) > 1 and not with_peers
         attempt = next(each.attempt for each in status.tasks if each.name == task)
         resources, code = self._resources(record, task_type)
         checkpoint, resume, manifest = self._checkpoint(begun, members.index(task) if task in members else None)
         shards, lists, parts = self._inputs(job, task, begun, members)
+        warm_start = self._events[0].get("warm_start")
         description = ApplicationDescription(
             application_id=uris.name(self.application_dir),
             user="",
@@ -152,6 +176,7 @@ class ReplayPlanner:
             resources=resources,
             runtime=LocalizedResource(contract.RUNTIME_FILE, "", 0, 0),
             chain_dir=f"file://{self.folder}/chain" if checkpoint else "",
+            warm_start=f"file://{self.folder}/{_WARM_START}" if warm_start else None,
             training=uris.name(uris.parent(uris.parent(self.application_dir))),
         )
         replay = Replay(
@@ -171,6 +196,7 @@ class ReplayPlanner:
             folder=self.folder,
             differences=list(self._differences(job, task_type, begun, len(members) if alone else 0)),
             copies={"job": code, "checkpoint": checkpoint, "shards": shards},
+            warm_start=warm_start,
             lists={**lists, **manifest},
         )
 
@@ -335,6 +361,20 @@ class ReplayPlanner:
             yield "differs: the job ran in an image; the replay uses the programs of this machine"
         if job.hadoop:
             yield "differs: the process gets no Hadoop tokens of the job, and uses the access of this user"
+        yield (
+            "may differ: the process gets the variables of this shell without AIRFLOW_*, PYTHON* and TONY_*, and no "
+            "variables of the connection and of MLflow"
+        )
+
+
+def _members(job: JobSpec, status: JobStatus, begun: TaskStart) -> list[str]:
+    """Return the tasks of the cluster at this start, in the order of ranks."""
+    tasks = [
+        TaskAddress(each.type, each.index, job.role(each.type), "", {})
+        for each in sorted(status.tasks, key=lambda each: (list(job.tasks).index(each.type), each.index))
+        if each.name not in begun.left_out
+    ]
+    return [f"{task_type}:{index}" for task_type, index in ranks(tasks)]
 
 
 def _failed_task(status: JobStatus) -> str:

@@ -205,7 +205,7 @@ def _content(storage: Storage, file: FileStatus) -> Union[bytes, StorageError]:
 
 
 EVENTS_VERSION = 1  # format version of segments
-APPLICATION = "application"  # the first event, with the labels
+APPLICATION = "application"  # the first event, with the labels and the URI of the warm start
 DROPPED = "dropped"  # name of the event that replaces old events, and of the key with the number of these events
 _NAME = re.compile(r"events-(\d{1,9})-(\d{1,9})-(\d{1,9})\.jsonl\.gz")
 _LATEST_MS = 1 << 53  # a time is valid if its absolute value is below this limit

@@ -13,9 +13,8 @@ import pytest
 
 from tests.checkpoints import commit, content
 from tony_provider.runtime.checkpoint import catalog
-from tony_provider.runtime.checkpoint.catalog import Catalog
+from tony_provider.runtime.checkpoint.catalog import Catalog, fetch_warm_start
 from tony_provider.runtime.checkpoint.stored_checkpoint import DamagedCheckpoint
-from tony_provider.runtime.executor import start_preparation
 from tony_provider.runtime.storage import FileStatus, LocalStorage, StoragePermissionDenied
 
 DEADLINE = 30
@@ -184,7 +183,7 @@ class Slow(LocalStorage):
 
 
 def fetch(storage: LocalStorage, chain: str, directory: Path) -> bytes:
-    start_preparation.fetch_warm_start(storage, chain, directory, threading.Event())
+    fetch_warm_start(storage, chain, directory, threading.Event())
     return (directory / "model.bin").read_bytes()
 
 

@@ -119,6 +119,7 @@ class EventLog(SegmentWriter):
                 "event": APPLICATION,
                 "message": "",
                 "labels": {name: printable(text) for name, text in ownership.description.labels.items()},
+                "warm_start": ownership.description.warm_start,
             }
             self._backlog.add(encode_event(first))
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import secrets
+import shutil
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -29,12 +30,14 @@ from tony_provider.runtime.checkpoint.stored_checkpoint import (
     Manifest,
     StoredCheckpoint,
     chain_of,
+    is_checkpoint,
     objects_directory,
 )
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.bounds import MANIFEST_LIMIT, RECORD_LIMIT
 from tony_provider.runtime.common.clock import epoch_ms
 from tony_provider.runtime.common.codec import CodecError, dump_json, load_json
+from tony_provider.runtime.common.concurrency import in_parallel
 from tony_provider.runtime.jobspec.model import AfterSuccess
 from tony_provider.runtime.storage import (
     Storage,
@@ -45,9 +48,10 @@ from tony_provider.runtime.storage import (
     StorageUnreachable,
     read_whole,
     uris,
+    walk,
     write_atomically,
 )
-from tony_provider.runtime.storage.base import list_existing
+from tony_provider.runtime.storage.base import download, list_existing
 
 log = logging.getLogger(__name__)
 
@@ -548,3 +552,51 @@ def copy_checkpoint(storage: Storage, uri: str, directory: Path, rank: int, canc
         finally:
             catalog.unpin(point.uri, reader)
     raise AssertionError("the last attempt returns or raises")
+
+
+_AT_ONCE = 4  # concurrent transfers of files
+
+
+def fetch_warm_start(storage: Storage, uri: str, directory: Path, cancelled: threading.Event) -> None:
+    """Copy the directory at ``uri`` to ``directory``, completely or not at all. A second call has no effect.
+
+    The URI of a checkpoint chain means its newest checkpoint. Blocks. Raises StorageError, OSError, Cancelled, and
+    DamagedCheckpoint for a checkpoint chain.
+    """
+    if directory.exists():
+        return
+    if _is_chain(storage, uri):
+        copy_checkpoint(storage, uri, directory, 0, cancelled)
+        return
+    partial = directory.with_name(directory.name + ".part")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(mode=0o700)
+    _copy(storage, uri, partial, cancelled)
+    partial.rename(directory)
+
+
+def _is_chain(storage: Storage, uri: str) -> bool:
+    """Return whether ``uri`` names a checkpoint chain, or one of its checkpoints."""
+    if is_checkpoint(uri):
+        return True
+    try:
+        return not storage.status(uris.join(uri, contract.CHAIN_FILE)).is_directory
+    except StorageNotFound:
+        return False
+
+
+def _copy(storage: Storage, uri: str, directory: Path, cancelled: threading.Event) -> None:
+    files = []
+    root = uris.parse(uri).path
+    for status in walk(storage, uri):
+        target = directory / uris.parse(status.path).path[len(root) :].lstrip("/")
+        if status.is_directory:
+            target.mkdir(mode=0o700)
+        else:
+            files.append((status.path, target))
+
+    def copy(file: tuple[str, Path]) -> int:
+        return download(storage, *file, cancelled=cancelled)
+
+    for _ in in_parallel(copy, files, _AT_ONCE, "warm-start"):
+        pass

@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
+import signal
 import socketserver
 import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Optional
 
 import attrs
 
@@ -24,9 +28,13 @@ from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.codec import load_json
 from tony_provider.runtime.executor.executor import open_context
 from tony_provider.runtime.executor.executor_container import ContainerCredentials, ExecutorContainer
+from tony_provider.runtime.executor.processes import start_guard
 from tony_provider.runtime.executor.progress import ProgressReader
 from tony_provider.runtime.executor.start_context import ExecutorContext, StartOrder
-from tony_provider.runtime.executor.start_preparation import prepare_start
+from tony_provider.runtime.executor.start_preparation import PreparationError, prepare_start
+from tony_provider.runtime.executor.task_inputs import ShardQuestion
+from tony_provider.runtime.executor.user_environment import PythonEnvError
+from tony_provider.runtime.executor.workspace import Workspace
 from tony_provider.runtime.frameworks.base import ClusterSpec, TaskAddress, task_environment
 from tony_provider.runtime.hadoop.tokens import Credentials
 from tony_provider.runtime.jobspec.model import InputDeal
@@ -34,6 +42,10 @@ from tony_provider.runtime.launch.launch_context import generated_names, materia
 from tony_provider.runtime.protocol.task_identity import TaskIdentity
 
 _HOST = "127.0.0.1"
+_CONTAINER = f"replay-{os.getpid()}"
+_POLL = 0.1  # seconds
+# Variables of this process that the program does not get: they describe this installation of Airflow.
+_OWN_VARIABLES = re.compile("AIRFLOW_|PYTHON|TONY_")
 
 
 class _Requests(socketserver.StreamRequestHandler):
@@ -43,29 +55,40 @@ class _Requests(socketserver.StreamRequestHandler):
 
     def handle(self) -> None:
         for line in self.rfile:
-            question = json.loads(line)
-            answer = self.server.next(question["input"]) if question.get("take") else {}
-            self.wfile.write(json.dumps(answer).encode() + b"\n")
+            self.wfile.write(json.dumps(self.server.answer(ShardQuestion.of_line(line))).encode() + b"\n")
 
 
 class _ShardSequence(socketserver.ThreadingUnixStreamServer):
-    """Hands out the shards of queues in the order of the original process."""
+    """Hands out the shards of queues in the order of the original process, and returned shards after them."""
 
     daemon_threads = True
 
     def __init__(self, path: Path, shards: Mapping[str, list[bytes]]) -> None:
         super().__init__(str(path), _Requests)
-        self._left = {name: iter(lines) for name, lines in shards.items()}
+        self._every = {name: [json.loads(line) for line in lines] for name, lines in shards.items()}
+        self._left = {name: deque(found) for name, found in self._every.items()}
+        self._failures: list[str] = []
         self._lock = threading.Lock()
 
-    def next(self, name: str) -> dict[str, object]:
+    def answer(self, question: ShardQuestion) -> dict[str, object]:
         with self._lock:
-            line = next(self._left[name], None)
-        return json.loads(line) if line is not None else {"end": True, "failed": 0, "failures": []}
+            left = self._left[question.name]
+            left.extend(each for each in self._every[question.name] if each["shard"] == question.back)
+            if question.failed is not None:
+                self._failures.append(question.reason)
+            if not question.take:
+                return {}
+            end = {"end": True, "failed": len(self._failures), "failures": "; ".join(self._failures)}
+            return left.popleft() if left else end
 
 
 def main(folder: Path) -> int:
-    """Run the task in the foreground. Return the exit code of its shell."""
+    """Run the task in the foreground. Return the exit code of its shell.
+
+    Processes that are left when this process has ended are killed. The program handles Ctrl-C.
+    """
+    start_guard(f"{contract.ENV_CONTAINER}={_CONTAINER}")
+    signal.signal(signal.SIGINT, lambda *_: None)  # unlike SIG_IGN, not inherited by the program
     replay = load_json((folder / REPLAY_FILE).read_bytes(), Replay)
     container = _container(folder, replay)
     resources = replay.description.resources_of(container.task_type)
@@ -76,6 +99,9 @@ def main(folder: Path) -> int:
     context = open_context(container, None)
     try:
         return _run(replay, context)
+    except (PreparationError, PythonEnvError, LookupError) as error:
+        sys.stderr.write(f"[tony] {replay.task} could not be started: {error}\n")
+        return 1
     finally:
         context.close()
 
@@ -88,24 +114,49 @@ def _run(replay: Replay, context: ExecutorContext) -> int:
             rank = order.rank(container.task_type, container.index)
             context.checkpoints.restore(replay.resume, rank, threading.Event())
         order = attrs.evolve(order, resume=None, keep_checkpoints=True)
-    launch = prepare_start(context, order, threading.Event()).launches[0]
-    environ = {**launch.environ, **_inputs(replay, context), **_outputs(context)}
-    if replay.alone:
-        alone = _cluster(replay, [replay.task], context.ports.numbers)
-        directory = str(context.workspace.files)
-        found = task_environment(container.job, alone, container.task_type, container.index, directory=directory)
-        environ.update(found.env)
-        for name, text in found.files.items():
-            Path(directory, name).write_text(text)
+    launches = prepare_start(context, order, threading.Event()).launches
+    shared = {**_inputs(replay, context), **_outputs(context)}
     if contract.ENV_POST_MORTEM in os.environ:
-        environ[contract.ENV_POST_MORTEM] = "1"
-    command = "\n".join(filter(None, [launch.before, launch.command]))
+        shared[contract.ENV_POST_MORTEM] = "1"
+    alone = _cluster(replay, [replay.task], context.ports.numbers) if replay.alone else None
+    programs = [
+        (
+            "\n".join(filter(None, [launch.before, launch.command])),
+            {**launch.environ, **shared, **_alone(alone, container, workspace)},
+        )
+        for launch, workspace in zip(launches, context.workspaces)
+    ]
     context.ports.release()
-    code = subprocess.call(["/bin/sh", "-c", command], env=environ)
+    code = _run_all(programs)
     progress = ProgressReader(context.workspace.metrics_file).poll(time.monotonic())
     step = f" after step {progress.step}" if progress is not None else ""
     sys.stderr.write(f"[tony] {replay.task} ended with exit code {code}{step}\n")
     return code
+
+
+def _alone(cluster: Optional[ClusterSpec], container: ExecutorContainer, workspace: Workspace) -> dict[str, str]:
+    """Write the files, and return the variables, of a process in ``cluster``. Return {} if there is no cluster."""
+    if cluster is None:
+        return {}
+    task_type, directory = container.task_type, str(workspace.files)
+    found = task_environment(
+        container.job, cluster, task_type, container.index, local_rank=workspace.local_rank, directory=directory
+    )
+    for name, text in found.files.items():
+        Path(directory, name).write_text(text)
+    return dict(found.env)
+
+
+def _run_all(programs: Sequence[tuple[str, Mapping[str, str]]]) -> int:
+    """Run shell commands with their variables until all succeed or one fails. Return the exit code."""
+    running = [subprocess.Popen(["/bin/sh", "-c", command], env=environ) for command, environ in programs]
+    while True:
+        codes = [each.poll() for each in running]
+        if failed := [code for code in codes if code]:
+            return failed[0]
+        if None not in codes:
+            return 0
+        time.sleep(_POLL)
 
 
 def _inputs(replay: Replay, context: ExecutorContext) -> dict[str, str]:
@@ -137,7 +188,7 @@ def _container(folder: Path, replay: Replay) -> ExecutorContainer:
     job = replay.description.job
     given = {contract.user_secret(name): os.environ[name].encode() for name in job.secrets if name in os.environ}
     task_type, _, index = replay.task.rpartition(":")
-    identity = TaskIdentity(replay.description.application_id, "replay", replay.task, replay.attempt)
+    identity = TaskIdentity(replay.description.application_id, _CONTAINER, replay.task, replay.attempt)
     return ExecutorContainer(
         description=replay.description,
         credentials=ContainerCredentials(Credentials({}, {contract.SECRET_JOB_KEY: secrets.token_bytes(32), **given})),
@@ -150,7 +201,11 @@ def _container(folder: Path, replay: Replay) -> ExecutorContainer:
         node=f"{_HOST}:0",
         directory=folder / "container",
         log_dir=folder / "logs",
-        environ={name: value for name, value in os.environ.items() if name not in job.secrets},
+        environ={
+            name: value
+            for name, value in os.environ.items()
+            if name not in job.secrets and not _OWN_VARIABLES.match(name)
+        },
     )
 
 
@@ -164,4 +219,4 @@ def _cluster(replay: Replay, members: Sequence[str], ports: dict[str, int]) -> C
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    sys.exit(main(Path(sys.argv[1]).absolute()))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import shutil
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,11 +12,11 @@ from typing import Callable, Optional, TypeVar
 
 import attrs
 
-from tony_provider.runtime.checkpoint.catalog import copy_checkpoint
-from tony_provider.runtime.checkpoint.stored_checkpoint import DamagedCheckpoint, is_checkpoint
+from tony_provider.runtime.checkpoint.catalog import fetch_warm_start
+from tony_provider.runtime.checkpoint.stored_checkpoint import DamagedCheckpoint
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.archives import ArchiveError
-from tony_provider.runtime.common.concurrency import in_parallel, retry_blocking
+from tony_provider.runtime.common.concurrency import retry_blocking
 from tony_provider.runtime.executor.checkpoint_directory import Resumed
 from tony_provider.runtime.executor.executor_container import ExecutorContainer, own_address
 from tony_provider.runtime.executor.gpus import NoGpusError, own_instance
@@ -28,58 +27,9 @@ from tony_provider.runtime.executor.workspace import ChangedFileError, Workspace
 from tony_provider.runtime.frameworks.base import VISIBLE_DEVICES, HelperProcess, get_framework, task_environment
 from tony_provider.runtime.frameworks.task_type_rules import takes_gang_along
 from tony_provider.runtime.jobspec.model import MirrorScope, Preflight, Role, in_cluster, saves_checkpoints
-from tony_provider.runtime.storage import Storage, StorageError, StorageNotFound, StorageUnreachable, uris, walk
-from tony_provider.runtime.storage.base import download
+from tony_provider.runtime.storage import StorageError, StorageUnreachable
 
 log = logging.getLogger(__name__)
-
-
-_AT_ONCE = 4  # concurrent transfers of files
-
-
-def fetch_warm_start(storage: Storage, uri: str, directory: Path, cancelled: threading.Event) -> None:
-    """Copy the directory at ``uri`` to ``directory``, completely or not at all. A second call has no effect.
-
-    The URI of a checkpoint chain means its newest checkpoint. Blocks. Raises StorageError, OSError, Cancelled, and
-    DamagedCheckpoint for a checkpoint chain.
-    """
-    if directory.exists():
-        return
-    if _is_chain(storage, uri):
-        copy_checkpoint(storage, uri, directory, 0, cancelled)
-        return
-    partial = directory.with_name(directory.name + ".part")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(mode=0o700)
-    _copy(storage, uri, partial, cancelled)
-    partial.rename(directory)
-
-
-def _is_chain(storage: Storage, uri: str) -> bool:
-    """Return whether ``uri`` names a checkpoint chain, or one of its checkpoints."""
-    if is_checkpoint(uri):
-        return True
-    try:
-        return not storage.status(uris.join(uri, contract.CHAIN_FILE)).is_directory
-    except StorageNotFound:
-        return False
-
-
-def _copy(storage: Storage, uri: str, directory: Path, cancelled: threading.Event) -> None:
-    files = []
-    root = uris.parse(uri).path
-    for status in walk(storage, uri):
-        target = directory / uris.parse(status.path).path[len(root) :].lstrip("/")
-        if status.is_directory:
-            target.mkdir(mode=0o700)
-        else:
-            files.append((status.path, target))
-
-    def copy(file: tuple[str, Path]) -> int:
-        return download(storage, *file, cancelled=cancelled)
-
-    for _ in in_parallel(copy, files, _AT_ONCE, "warm-start"):
-        pass
 
 
 T = TypeVar("T")
