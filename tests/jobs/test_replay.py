@@ -242,7 +242,7 @@ def test_a_replay_that_is_interrupted(local: LocalPlace, tmp_path: Path) -> None
     assert running.returncode
 
     (folder / "runs").unlink()
-    with Popen(command(job)) as running:
+    with Popen(command(job), text=True) as running:
         until((folder / "runs").exists, "a program that runs")
         running.terminate()
     until(lambda: not processes_of(job.id), "the end of the program")
