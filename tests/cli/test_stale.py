@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import io
+from argparse import Namespace
 
 import attrs
 import pytest
 import requests
 from requests.adapters import HTTPAdapter
 
-from tony_provider.cli.stale import AirflowApi, ApiProblem, Retraining
-from tony_provider.cluster.records.staleness import StaleRun
+from tony_provider.cli.stale import AirflowApi, ApiProblem, Retraining, _retrain
+from tony_provider.cluster.records.staleness import ModelReport, ModelState, StaleRun
 
 A, B, C, D = (StaleRun("daily", name) for name in "ABCD")
 
@@ -112,3 +113,15 @@ def test_an_api_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CLI_TOKEN", "token")
     with pytest.raises(ApiProblem, match="check --api-url"):
         AirflowApi.of("http://127.0.0.1:9").state(A)
+
+
+def test_runs_that_wait_for_each_other() -> None:
+    reports = [report(A, []), report(B, ["A"]), report(A, ["B"], name="fine")]
+    with pytest.raises(SystemExit, match="wait for each other; repeat their tasks one by one: daily A, daily B"):
+        _retrain(StandIn(), reports, Namespace(max_active_runs=1))  # type: ignore[arg-type]
+    with pytest.raises(SystemExit, match="at least 1"):
+        _retrain(StandIn(), reports, Namespace(max_active_runs=0))  # type: ignore[arg-type]
+
+
+def report(run: StaleRun, waits_for: list[str], name: str | None = None) -> ModelReport:
+    return ModelReport(training=name or run.run_id, state=ModelState.STALE, waits_for=waits_for, run=run)

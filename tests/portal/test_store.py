@@ -18,7 +18,7 @@ from tests.portal import stored
 from tests.portal.conftest import As
 from tests.runtime.history.events import leave_events, segment_of
 from tony_provider.cluster.errors import RecordUnreadable
-from tony_provider.cluster.records.staleness import ModelReport, ModelState
+from tony_provider.cluster.records.staleness import ModelReport, ModelState, StaleRun
 from tony_provider.hooks.job import TonyJob
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.portal import job_views
@@ -344,7 +344,8 @@ def test_stale_runs_that_airflow_still_has_with_a_stand_in_for_the_comparison(
     def report(run_id: str) -> ModelReport:
         labels = {"dag_id": "clicks", "run_id": run_id}
         lineage = Lineage(application_id=ID, training=run_id, labels=labels, finished_ms=1, chain_dir="")
-        return ModelReport(training=run_id, state=ModelState.STALE, lineage=lineage)
+        run = StaleRun("clicks", run_id)
+        return ModelReport(training=run_id, state=ModelState.STALE, lineage=lineage, run=run)
 
     reports = [report(stored.run_id(0)), report("deleted")]
     monkeypatch.setattr(TonyHook, "stale_models", lambda *_, **__: reports)

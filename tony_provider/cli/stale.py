@@ -165,19 +165,21 @@ class Retraining:
             else:
                 continue
             self.active.discard(run)
-            say(f"{run.dag_id} {run.run_id}: {state}")
+            say(f"{run}: {state}")
         for run in [run for run, before in self.waiting.items() if not before][: self.most - len(self.active)]:
             del self.waiting[run]
             self.active.add(run)
             state = self.api.state(run)
             if state in ("queued", "running"):  # of an interrupted command
-                say(f"{run.dag_id} {run.run_id}: already running")
+                say(f"{run}: already running")
             elif state != _DELETED:
                 self.api.clear(run)
-                say(f"{run.dag_id} {run.run_id}: cleared")
+                say(f"{run}: cleared")
 
 
 def _retrain(api: AirflowApi, reports: Sequence[ModelReport], args: Namespace) -> None:
+    if args.max_active_runs < 1:
+        raise SystemExit("--max-active-runs: should be at least 1")
     work = Retraining(api, stale_runs(reports), args.max_active_runs)
     total = len(work.waiting)
     if not total:
@@ -194,6 +196,8 @@ def _retrain(api: AirflowApi, reports: Sequence[ModelReport], args: Namespace) -
         raise SystemExit(
             f"Interrupted: {len(work.active)} runs continue in Airflow, {left}. Run the command again to continue"
         )
-    if work.failed:
-        raise SystemExit(f"{work.done} of {count(total, 'run')} succeeded, {len(work.failed)} failed, {left}")
+    if work.failed or work.waiting:
+        names = ", ".join(map(str, work.waiting))
+        why = "" if work.failed else f", because they wait for each other; repeat their tasks one by one: {names}"
+        raise SystemExit(f"{work.done} of {count(total, 'run')} succeeded, {len(work.failed)} failed, {left}{why}")
     say(f"{count(total, 'run')} succeeded")

@@ -266,7 +266,11 @@ class TonyHook(BaseHook):
         """
         from tony_provider.cluster.records.staleness import StaleModels
 
-        with closing(StaleModels(self.storage(), self.layout, self.opened.metastore)) as models:
+        if isinstance(dag_ids, str):
+            dag_ids = [dag_ids]
+        with closing(
+            StaleModels(self.storage(), self.layout, self.settings.namespace, self.opened.metastore)
+        ) as models:
             return models.reports(dag_ids=dag_ids, after_ms=after_ms, model=model)
 
     def garbage(self, models: Sequence[str] = (), *, history_ms: int | None = None) -> Garbage:

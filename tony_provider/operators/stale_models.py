@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import islice
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import BaseOperator
@@ -59,11 +59,20 @@ class TonyStaleModels(BaseOperator):
         for report in reports:
             if report.reason:
                 self.log.info("%s is %s: %s", report.training, report.state.value, report.reason)
-        ready = (run for run, before in stale_runs(reports).items() if not before and self._has_ended(run, context))
-        return [{"trigger_dag_id": run.dag_id, "trigger_run_id": run.run_id} for run in islice(ready, self.most)]
+        runs = stale_runs(reports)
+        ready = [run for run, before in runs.items() if not before]
+        if runs and not ready:
+            self.log.warning(
+                "These runs wait for each other; repeat their tasks one by one: %s", ", ".join(map(str, runs))
+            )
+        # Runs that have failed come last, so that they do not keep others from being repeated.
+        ended = chain.from_iterable(self._in_state(state, ready, context) for state in ("success", "failed"))
+        found = list(islice(ended, self.most))
+        if left := ", ".join(str(run) for run in ready if run not in found):
+            self.log.info("Not repeated now, because they are active, deleted, or more than %d: %s", self.most, left)
+        return [{"trigger_dag_id": run.dag_id, "trigger_run_id": run.run_id} for run in found]
 
-    def _has_ended(self, run: StaleRun, context: Context) -> bool:
-        ended = context["ti"].get_dr_count(dag_id=run.dag_id, run_ids=[run.run_id], states=["success", "failed"])
-        if not ended:
-            self.log.info("%s %s is not repeated, because it is active or was deleted", run.dag_id, run.run_id)
-        return ended > 0
+    def _in_state(self, state: str, runs: Sequence[StaleRun], context: Context) -> Iterator[StaleRun]:
+        for run in runs:
+            if context["ti"].get_dr_count(dag_id=run.dag_id, run_ids=[run.run_id], states=[state]):
+                yield run

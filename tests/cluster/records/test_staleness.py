@@ -28,7 +28,7 @@ from tony_provider.cluster.training.identity import Identity, Layout, identity_o
 from tony_provider.runtime.common.codec import dump_json
 from tony_provider.runtime.inputs.finding import find_shards
 from tony_provider.runtime.inputs.lineage import FileSet, InputLineage, Lineage
-from tony_provider.runtime.inputs.shards import Listing
+from tony_provider.runtime.inputs.shards import InputShard, Listing
 from tony_provider.runtime.jobspec.model import InputDeal, InputSpec
 from tony_provider.runtime.protocol.status import JobState, JobStatus
 from tony_provider.runtime.storage import uris
@@ -111,7 +111,7 @@ class Place:
     def reports(self) -> dict[int, ModelReport]:
         self.storage.listed.clear()
         self.storage.summed.clear()
-        stale = StaleModels(self.storage, self.layout)
+        stale = StaleModels(self.storage, self.layout, "")
         try:
             return {int(each.lineage.labels["run_id"]): each for each in stale.reports() if each.lineage}
         finally:
@@ -192,7 +192,7 @@ def test_all_data_of_a_date_is_gone(place: Place) -> None:
         each.unlink()
     report = place.reports()[1]
     assert report.state is ModelState.UNKNOWN
-    assert "matches no file" in report.reason
+    assert "has no files any more" in report.reason
 
 
 def test_files_that_a_program_reads_by_itself(place: Place) -> None:
@@ -233,7 +233,7 @@ def test_a_training_that_starts_from_the_old_model_again_is_not_repeated_for_eve
 def test_a_record_that_cannot_be_read(place: Place) -> None:
     file = place.layout.lineage_file(place.identity(1))
     place.storage.write(file, b"[]", overwrite=True)
-    (report,) = StaleModels(place.storage, place.layout).reports(model=place.model(1))
+    (report,) = StaleModels(place.storage, place.layout, "").reports(model=place.model(1))
     assert report.state is ModelState.UNKNOWN
     assert file in report.reason
 
@@ -242,7 +242,7 @@ def test_files_of_the_machine_are_not_listed_for_a_store_elsewhere(place: Place)
     """A job can write any record, and Airflow's machine has files that the job's user may not read."""
     lineage = read_record(place.storage, place.layout.lineage_file(place.identity(1)), Lineage, without="")
     assert lineage is not None
-    elsewhere = StaleModels(place.storage, Layout("hdfs://namenode/user/alice/.tony"))
+    elsewhere = StaleModels(place.storage, Layout("hdfs://namenode/user/alice/.tony"), "")
     comparison = _Comparison(elsewhere, JobStores(place.storage, "hdfs://namenode/"), lineage, "hdfs://namenode/inputs")
     with pytest.raises(SourceMissing, match="only the nodes can read"):
         comparison.compare("train", lineage.inputs["train"])
@@ -253,7 +253,7 @@ def test_a_model_without_a_record(place: Place) -> None:
         directory = place.layout.application_dir(place.identity(day), f"application_{day}_0001")
         status = JobStatus(f"application_{day}_0001", "train", state)
         place.storage.write(uris.join(directory, "result.json"), dump_json(status))
-    reports = StaleModels(place.storage, place.layout).reports(dag_ids=["daily"])
+    reports = StaleModels(place.storage, place.layout, "").reports(dag_ids=["daily"])
     (unknown,) = [each for each in reports if each.lineage is None]
     assert (unknown.training, unknown.state) == (place.identity(8).name, ModelState.UNKNOWN)
     assert "has no lineage record" in unknown.reason
@@ -284,3 +284,81 @@ def test_a_slow_listing_does_not_keep_the_others_in_memory(place: Place, monkeyp
     finally:
         goes_on.set()
         slow.join(SECONDS)
+
+
+def rewrite(place: Place, day: int, **fields: Any) -> None:
+    """Change fields of the record of a day."""
+    file = place.layout.lineage_file(place.identity(day))
+    lineage = read_record(place.storage, file, Lineage, without="")
+    assert lineage is not None
+    place.storage.write(file, dump_json(attrs.evolve(lineage, **fields)), overwrite=True)
+
+
+@pytest.mark.parametrize("fields", [{"application_id": ".."}, {"finished_ms": 10**18}, {"finished_ms": -1}])
+def test_a_damaged_record_affects_one_model(place: Place, fields: dict[str, Any]) -> None:
+    place.train(2, after=1)
+    rewrite(place, 1, **fields)
+    reports = StaleModels(place.storage, place.layout, "").reports()
+    assert sorted(each.state.value for each in reports) == ["current", "current", "unknown", "unknown"]
+    assert any("whose state is unknown" in each.reason for each in reports)
+
+
+@pytest.mark.parametrize(
+    ("file", "data"), [("checksums.json", b"[]"), ("checksums.json", b'{"a":1}'), ("train.jsonl", b'{"uri":1}\n')]
+)
+def test_a_damaged_list_affects_one_model(place: Place, file: str, data: bytes) -> None:
+    later(place.data(1) / "part-0", b"rows of 0")
+    directory = place.layout.application_dir(place.identity(1), "application_1_0001")
+    place.storage.write(uris.join(directory, "inputs", file), data, overwrite=True)
+    states = place.states()
+    assert (states.pop(1), set(states.values())) == (ModelState.UNKNOWN, {ModelState.CURRENT})
+
+
+def test_files_that_differ_although_their_list_was_removed(place: Place) -> None:
+    later(place.data(1) / "part-0", b"other rows")
+    directory = place.layout.application_dir(place.identity(1), "application_1_0001")
+    place.storage.remove(uris.join(directory, "inputs", "train.jsonl"))
+    report = place.reports()[1]
+    assert (report.state, report.changes) == (ModelState.STALE, [])
+    assert "their list was removed" in report.reason
+
+
+def test_a_record_that_names_the_run_of_another_training_repeats_nothing(place: Place) -> None:
+    rewrite(place, 1, labels={"dag_id": "payments", "run_id": "02", "task_id": "train"})
+    later(place.data(1) / "part-0", b"other rows")
+    reports = StaleModels(place.storage, place.layout, "").reports()
+    assert [each.state for each in reports].count(ModelState.STALE) == 1
+    assert stale_runs(reports) == {}
+
+
+def test_descendants_after_the_staging_directory_was_moved(place: Place) -> None:
+    place.train(2, after=1)
+    later(place.data(1) / "part-0", b"other rows")
+    (place.path / "staging").rename(place.path / "moved")
+    reports = StaleModels(place.storage, Layout(f"file://{place.path}/moved"), "").reports()
+    assert [each.state.value for each in reports] == ["stale", "stale by descent", "current", "current"]
+
+
+def test_a_file_that_a_pattern_finds_twice_is_not_new(place: Place) -> None:
+    place.train(1, spec=InputSpec([f"{place.data(1).parent}/**/**/part-*"]))
+    later(place.data(1) / "part-0", b"rows of 0")
+    assert place.states()[1] is ModelState.CURRENT
+
+
+def test_a_path_without_files_besides_others(place: Place) -> None:
+    place.train(1, spec=InputSpec([str(place.data(1)), str(place.data(2))]))
+    for each in place.data(2).iterdir():
+        each.unlink()
+    place.data(2).rmdir()
+    report = place.reports()[1]
+    assert {each.kind for each in report.changes} == {ChangeKind.REMOVED}
+    assert len(report.changes) == 3
+
+
+def test_the_digest_of_files() -> None:
+    def digest(*uris_of: str, etag: str = "a") -> str:
+        return FileSet.of(InputShard(each, 1, 1, checksum=etag) for each in uris_of).digest
+
+    assert digest("s3://bucket/a", etag="b") != digest("s3://bucket/a")
+    assert digest("hdfs://n/a", etag="b") == digest("hdfs://n/a")  # read from DataNodes, only if the time differs
+    assert digest("hdfs://n/a\n1 1\nhdfs://n/b") != digest("hdfs://n/a", "hdfs://n/b")

@@ -18,13 +18,15 @@ import attrs
 
 from tony_provider.cluster.errors import RecordUnreadable, SourceMissing
 from tony_provider.cluster.tables import HiveMetastore, metastore_problem, table_lists
-from tony_provider.cluster.training.identity import APPLICATIONS, Identity, Layout, read_record
+from tony_provider.cluster.training.identity import APPLICATIONS, Identity, Layout, labelled_identity, read_record
 from tony_provider.cluster.training.results import job_status
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.bounds import read_json
 from tony_provider.runtime.common.clock import moment
+from tony_provider.runtime.common.codec import from_plain, load_json
 from tony_provider.runtime.common.concurrency import in_parallel_ordered
 from tony_provider.runtime.common.quantities import count
+from tony_provider.runtime.hadoop.yarn_records import is_application_id
 from tony_provider.runtime.inputs.finding import BadInputError, find_shards, find_table_shards
 from tony_provider.runtime.inputs.lineage import CHECKSUMS_FILE, FileSet, InputLineage, Lineage
 from tony_provider.runtime.inputs.shards import InputShard, listing_uri
@@ -43,6 +45,8 @@ from tony_provider.runtime.storage.stores import JobStores
 _READERS = 16  # threads
 _MOST_CHANGES = 100  # changes of a model that a report lists
 _CHECKSUMS_LIMIT = 4 << 20  # bytes
+_LATEST_MS = 1 << 47  # epoch; in the year 6429
+_MOST_NAMES = 64  # directories whose entries are kept by name
 
 
 class ModelState(StrEnum):
@@ -73,6 +77,17 @@ class FileChange:
     modified_ms: int | None = None  # epoch; None for a removed file
 
 
+@attrs.frozen(order=True)
+class StaleRun:
+    """A DAG run with a stale model."""
+
+    dag_id: str
+    run_id: str
+
+    def __str__(self) -> str:
+        return f"{self.dag_id} {self.run_id}"
+
+
 @attrs.frozen(kw_only=True)
 class ModelReport:
     """State of the newest model of a training."""
@@ -85,6 +100,7 @@ class ModelReport:
     ancestor: str | None = None  # training that makes this model stale by descent
     can_mend: bool = True  # False if a repeated training would start from the same old model
     waits_for: list[str] = attrs.field(factory=list)  # trainings that it started from, and to repeat before
+    run: StaleRun | None = None  # run of this Airflow installation that trained the model; None if there is none
 
     @property
     def is_stale(self) -> bool:
@@ -164,14 +180,19 @@ class _CachedListings:
         parent, name = uris.parent(uri), uris.name(uri)
         if not name:
             return self._storage.status(uri)
-        if parent not in self._names:
+        found = self._names.get(parent)
+        if found is None:
             try:
-                self._names[parent] = {each.name: each for each in self.list(parent)}
+                found = {each.name: each for each in self.list(parent)}
             except StoragePermissionDenied:
                 return self._storage.status(uri)
-        if name not in self._names[parent]:
+            with self._lock:
+                self._names[parent] = found
+                if len(self._names) > _MOST_NAMES:
+                    del self._names[next(iter(self._names))]
+        if name not in found:
             raise StorageNotFound(uri, "get the status of", "there is no such file or directory")
-        return self._names[parent][name]
+        return found[name]
 
 
 @attrs.frozen
@@ -201,6 +222,7 @@ class StaleModels:
 
     storage: Storage
     layout: Layout
+    namespace: str  # see identity_of
     metastore: HiveMetastore | None = None
     check_cancelled: Callable[[], None] = lambda: None
     _stores: _ListedOnce = attrs.field(init=False)
@@ -232,19 +254,21 @@ class StaleModels:
         shown = [name for name, report in own.items() if wanted.has(report.lineage)]
         # Ancestors outside the selection also need a state.
         while (
-            missing := {every.training for each in own.values() for every in self._origins(each)}
+            missing := {every.training for each in own.values() for every in _origins(each.lineage)}
             & names.keys() - own.keys()
         ):
             self._judge([names[each] for each in missing], own)
-        origins = {each.training: list(self._origins(each)) for each in own.values()}
+        origins = {each.training: list(_origins(each.lineage)) for each in own.values()}
         descent = _descent(own, origins)
         due = {name for name in own if own[name].is_stale or (name in descent and descent[name].can_mend)}
         reports = []
         for each in shown:
             waits_for = [origin.training for origin in origins[each] if origin.training in due]
             report = attrs.evolve(own[each], waits_for=waits_for)
-            if each in descent and not report.is_stale:
-                report = attrs.evolve(report, state=ModelState.DESCENDED, **attrs.asdict(descent[each]))
+            cause = descent.get(each)
+            is_unsure = report.state is ModelState.UNKNOWN and cause and cause.state is ModelState.DESCENDED
+            if cause and (report.state is ModelState.CURRENT or is_unsure):
+                report = attrs.evolve(report, **attrs.asdict(cause))
             reports.append(report)
         return sorted(reports, key=lambda each: each.lineage.finished_ms if each.lineage else 0)
 
@@ -265,9 +289,6 @@ class StaleModels:
                 return ModelReport(training=identity.name, state=ModelState.UNKNOWN, reason=reason)
         return None
 
-    def _origins(self, report: ModelReport) -> Iterator[_Origin]:
-        return _origins(report.lineage, self.layout) if report.lineage else iter(())
-
     # -- one model, without its ancestors ------------------------------------------------------------------------------
 
     def _own_state(self, identity: Identity) -> ModelReport:
@@ -283,10 +304,17 @@ class StaleModels:
             return ModelReport(training=training, state=ModelState.UNKNOWN, reason=str(error))
         if lineage is None:
             return ModelReport(training=training, state=ModelState.UNKNOWN, reason="its record was removed meanwhile")
+        if not is_application_id(lineage.application_id) or not 0 <= lineage.finished_ms < _LATEST_MS:
+            reason = "its record is damaged: no application has this ID, or ended at this time"
+            return ModelReport(training=training, state=ModelState.UNKNOWN, reason=reason)
+        run = None
+        if labelled_identity(self.namespace, lineage.labels) == identity:
+            run = StaleRun(lineage.labels["dag_id"], lineage.labels["run_id"])
+        report = ModelReport(training=training, state=ModelState.UNKNOWN, lineage=lineage, run=run)
         if not lineage.inputs:
             reason = "its job declares no `inputs`, so the files that it read are not known"
-            return ModelReport(training=training, state=ModelState.UNKNOWN, reason=reason, lineage=lineage)
-        directory = self.layout.application_dir(identity, uris.name(f"/{lineage.application_id}"))
+            return attrs.evolve(report, reason=reason)
+        directory = self.layout.application_dir(identity, lineage.application_id)
         comparison = _Comparison(self, self._stores, lineage, directory)
         try:
             for name, given in lineage.inputs.items():
@@ -294,17 +322,11 @@ class StaleModels:
         except StorageUnreachable:
             raise
         except (StorageError, SourceMissing, BadInputError, ValueError) as error:
-            reason = f"its data cannot be compared: {error}"
-            return ModelReport(training=training, state=ModelState.UNKNOWN, reason=reason, lineage=lineage)
+            return attrs.evolve(report, reason=f"its data cannot be compared: {error}")
         if not comparison.number:
-            return ModelReport(training=training, state=ModelState.CURRENT, lineage=lineage)
-        return ModelReport(
-            training=training,
-            state=ModelState.STALE,
-            reason=comparison.summary,
-            lineage=lineage,
-            changes=comparison.changes,
-        )
+            return attrs.evolve(report, state=ModelState.CURRENT)
+        changes = comparison.changes
+        return attrs.evolve(report, state=ModelState.STALE, reason=comparison.summary, changes=changes)
 
 
 @attrs.define
@@ -321,6 +343,8 @@ class _Comparison:
 
     @property
     def summary(self) -> str:
+        if not self.changes:
+            return "its files differ, but their list was removed"
         kinds = [kind for kind in ChangeKind if any(each.kind is kind for each in self.changes)]
         newest = max((each.modified_ms or 0 for each in self.changes), default=0)
         since = f", the latest at {moment(newest)}" if newest else ""
@@ -338,17 +362,24 @@ class _Comparison:
             raise SourceMissing(f"inputs.{name} has files that only the nodes can read")
         if FileSet.of(self._files(name, given.spec)) == given.files:
             return
-        with self.search.storage.open_read(listing_uri(self.application_dir, name)) as lines:
-            before = {shard.uri: shard for shard in map(InputShard.of_line, lines)}
-        for shard in self._files(name, given.spec):
-            self._add(name, shard.uri, self._change(before.pop(shard.uri, None), shard), shard.modified_ms)
+        now = {shard.uri: shard for shard in self._files(name, given.spec)}
+        if not now:
+            raise SourceMissing(f"inputs.{name} has no files any more")
+        try:
+            with self.search.storage.open_read(listing_uri(self.application_dir, name)) as lines:
+                before = {shard.uri: shard for shard in (load_json(line, InputShard) for line in lines)}
+        except StorageNotFound:
+            self.number += 1
+            return
+        for uri, shard in now.items():
+            self._add(name, uri, self._change(before.pop(uri, None), shard), shard.modified_ms)
         for uri in before:
             self._add(name, uri, ChangeKind.REMOVED, None)
 
     def _files(self, name: str, spec: InputSpec) -> Iterator[InputShard]:
         whole = attrs.evolve(spec, split_size=None, checksum=False)
         if spec.table is None:
-            return find_shards(name, whole, self.stores, self.search.check_cancelled)
+            return find_shards(name, whole, self.stores, self.search.check_cancelled, may_lack=True)
         if why := metastore_problem(self.search.metastore):
             raise SourceMissing(why)
         listed = table_lists({name: spec}, self.search.metastore, self.search.storage, self.search.layout.root)
@@ -365,7 +396,9 @@ class _Comparison:
             return ChangeKind.ADDED
         if before.size != now.size:
             return ChangeKind.CHANGED
-        if before.modified_ms == now.modified_ms and before.checksum in (None, now.checksum):
+        if before.modified_ms == now.modified_ms and (
+            before.checksum is None or now.checksum in (None, before.checksum)
+        ):
             return None
         known = before.checksum or self._kept_checksums().get(now.uri)
         found = now.checksum or (known and self.stores.of(now.uri).checksum(now.uri))
@@ -381,7 +414,7 @@ class _Comparison:
                 data = read_whole(self.search.storage, uri, _CHECKSUMS_LIMIT)
             except StorageNotFound:
                 data = b"{}"
-            self._checksums = read_json(data)
+            self._checksums = from_plain(read_json(data), dict[str, str])
         return self._checksums
 
 
@@ -390,11 +423,12 @@ class _Comparison:
 
 @attrs.frozen
 class _Cause:
-    """Why a model is stale by descent. See ModelReport."""
+    """Why a model is stale or unknown because of its ancestors. See ModelReport."""
 
     reason: str
     ancestor: str
     can_mend: bool = True
+    state: ModelState = ModelState.DESCENDED
 
 
 @attrs.frozen
@@ -405,18 +439,20 @@ class _Origin:
     used: str  # ID of the application whose model was used, or name of the chain
 
 
-def _origins(lineage: Lineage, layout: Layout) -> Iterator[_Origin]:
-    """Yield the origins of a training that belong to other trainings of the staging directory."""
+def _origins(lineage: Lineage | None) -> Iterator[_Origin]:
+    """Yield the origins of a training that belong to other trainings, also if the staging directory was moved."""
+    if lineage is None:
+        return
     for uri in (lineage.warm_start, lineage.continues):
-        if uri is not None and uri.startswith(f"{layout.jobs_dir}/"):
-            training, *below = uri.removeprefix(f"{layout.jobs_dir}/").split("/")
+        parts = (uri or "").split("/")
+        for training, *below in (parts[index:] for index, part in enumerate(parts) if Identity.parse(part)):
             used = [each for each in below if each != APPLICATIONS]
             if training != lineage.training and used:
                 yield _Origin(training, used[0])
 
 
 def _descent(own: Mapping[str, ModelReport], origins: Mapping[str, Sequence[_Origin]]) -> dict[str, _Cause]:
-    """Return why models are stale by descent, by the name of the training."""
+    """Return why models are stale or unknown by descent, by the name of the training."""
     found: dict[str, _Cause] = {}
     entered: set[str] = set()
     for each in own:
@@ -431,8 +467,8 @@ def _descent(own: Mapping[str, ModelReport], origins: Mapping[str, Sequence[_Ori
             entered.add(name)
             stack.pop()
             causes = (_cause(own[name].lineage, origin, own, found) for origin in origins[name])
-            if cause := next(filter(None, causes), None):
-                found[name] = cause
+            if known := [cause for cause in causes if cause]:
+                found[name] = min(known, key=lambda cause: cause.state is ModelState.UNKNOWN)
     return found
 
 
@@ -440,12 +476,20 @@ def _cause(
     lineage: Lineage | None, origin: _Origin, own: Mapping[str, ModelReport], found: Mapping[str, _Cause]
 ) -> _Cause | None:
     ancestor = own.get(origin.training)
-    if lineage is None or ancestor is None or ancestor.lineage is None:
+    if lineage is None or ancestor is None:
         return None
+    unknown = _Cause(
+        f"started from the model of {origin.training}, whose state is unknown",
+        origin.training,
+        can_mend=False,
+        state=ModelState.UNKNOWN,
+    )
+    if ancestor.lineage is None:
+        return unknown
     if ancestor.state is ModelState.STALE:
         return _Cause(f"started from the model of {origin.training}, which is stale", origin.training)
-    if origin.used in (ancestor.lineage.application_id, uris.name(ancestor.lineage.chain_dir)):
-        return found.get(origin.training)
+    if origin.used in (ancestor.lineage.application_id, ancestor.lineage.chain_dir.rpartition("/")[2]):
+        return found.get(origin.training) or (unknown if ancestor.state is ModelState.UNKNOWN else None)
     reason = f"started from an earlier model of {origin.training}, which was trained again"
     if (lineage.submitted_ms or 0) > ancestor.lineage.finished_ms:
         reason = f"{reason} before; check the `warm_start` of this training"
@@ -456,25 +500,13 @@ def _cause(
 # -- training again --------------------------------------------------------------------------------------------------
 
 
-@attrs.frozen(order=True)
-class StaleRun:
-    """A DAG run with a stale model."""
-
-    dag_id: str
-    run_id: str
-
-
 def stale_runs(reports: Sequence[ModelReport]) -> dict[StaleRun, set[StaleRun]]:
     """Return the runs to repeat, in the order of the reports. For each run, return the stale runs to repeat first.
 
     Omitted are trainings that no task of a DAG submitted, and trainings that would start from the same old model again,
     for example because their stale ancestor is not among these runs.
     """
-    runs = {
-        each.training: StaleRun(each.lineage.labels["dag_id"], each.lineage.labels["run_id"])
-        for each in reports
-        if each.is_stale and each.can_mend and each.lineage and {"dag_id", "run_id"} <= each.lineage.labels.keys()
-    }
+    runs = {each.training: each.run for each in reports if each.is_stale and each.can_mend and each.run}
     left = None
     while left != len(runs):  # mostly twice, because ancestors come first
         left = len(runs)

@@ -373,19 +373,25 @@ def _leads_back(directory: str) -> bool:
 
 
 def find_shards(
-    name: str, spec: InputSpec, stores: JobStores, check_cancelled: Callable[[], None] = lambda: None
+    name: str,
+    spec: InputSpec,
+    stores: JobStores,
+    check_cancelled: Callable[[], None] = lambda: None,
+    *,
+    may_lack: bool = False,
 ) -> Iterator[InputShard]:
     """Yield the shards of an input, in the order of the input's paths, and sorted by file name within a path.
 
     The path of a table is the list of its files or partitions, see ``find_table_shards``. A file that matches several
     paths is included once. ``check_cancelled`` is called before a directory is listed. If it raises an exception, the
-    search ends. Blocks. Raises StorageError, and BadInputError if a path has no files or an unknown store.
+    search ends. Blocks. Raises StorageError, and BadInputError if a path has an unknown store or, unless ``may_lack``,
+    no files.
     """
     if spec.table is not None:
         with stores.of(spec.paths[0]).open_read(spec.paths[0]) as lines:
             yield from find_table_shards(name, spec, map(InputShard.of_line, lines), stores, check_cancelled)
         return
-    named = (_named_at(name, spec, index, stores, check_cancelled) for index in range(len(spec.paths)))
+    named = (_named_at(name, spec, index, stores, check_cancelled, may_lack) for index in range(len(spec.paths)))
     files = itertools.chain.from_iterable(named)
     once = _once(files) if len(spec.paths) > 1 else files
     yield from _cut(name, spec, map(InputShard.of_status, once), stores, check_cancelled)
@@ -438,22 +444,31 @@ def _cut(
 def _once(files: Iterable[FileStatus]) -> Iterator[FileStatus]:
     seen: set[bytes] = set()  # hashes of names; a million names would need more memory
     for status in files:
-        mark = hashlib.blake2b(status.path.encode(), digest_size=16).digest()
+        mark = hashlib.blake2b(status.path.encode("utf-8", "surrogateescape"), digest_size=16).digest()
         if mark not in seen:
             seen.add(mark)
             yield status
 
 
 def _named_at(
-    name: str, spec: InputSpec, index: int, stores: JobStores, check_cancelled: Callable[[], None]
+    name: str,
+    spec: InputSpec,
+    index: int,
+    stores: JobStores,
+    check_cancelled: Callable[[], None],
+    may_lack: bool = False,
 ) -> Iterator[FileStatus]:
-    """Yield the files of the path with this index. Raises BadInputError if the path has no files."""
+    """Yield the files of the path with this index. Raises BadInputError if the path has no files but must have some."""
     written = spec.paths[index]
     where = item(child("inputs", name, "paths"), index)
-    empty = True
-    for status in _files(where, written, stores, check_cancelled):
-        empty = False
-        yield status
+    empty = not may_lack
+    try:
+        for status in _files(where, written, stores, check_cancelled):
+            empty = False
+            yield status
+    except StorageNotFound as error:
+        if not may_lack:
+            raise BadInputError(f"{where}: {error.uri} does not exist; correct the path") from error
     if empty:
         raise BadInputError(
             f"{where}: {written} matches no file (names that begin with _ or . are ignored); correct the path, or "
@@ -470,13 +485,10 @@ def _files(where: str, written: str, stores: JobStores, check_cancelled: Callabl
     parts = [part for part in parsed.path.split("/") if part]
     fixed = next((index for index, part in enumerate(parts) if _MAGIC.search(part)), len(parts))
     start = f"{parsed.scheme}://{parsed.authority}/" + "/".join(parts[:fixed])
-    try:
-        if fixed < len(parts):
-            yield from _matching(directories, start, parts[fixed:])
-        else:
-            yield from _all_of(directories, directories.storage.status(start))
-    except StorageNotFound as error:
-        raise BadInputError(f"{where}: {error.uri} does not exist; correct the path") from error
+    if fixed < len(parts):
+        yield from _matching(directories, start, parts[fixed:])
+    else:
+        yield from _all_of(directories, directories.storage.status(start))
 
 
 def _all_of(directories: _Directories, status: FileStatus) -> Iterator[FileStatus]:

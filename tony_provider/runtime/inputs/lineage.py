@@ -14,13 +14,17 @@ import attrs
 
 from tony_provider.runtime.inputs.shards import InputShard
 from tony_provider.runtime.jobspec.model import InputSpec
+from tony_provider.runtime.storage.object_store import SCHEMES as OBJECT_STORES
 
 CHECKSUMS_FILE = "checksums.json"  # in INPUTS_DIR: checksums by URI
 
 
 @attrs.frozen
 class FileSet:
-    """Number, size and digest of files. Equal digests mean equal names, sizes and modification times."""
+    """Number, size and digest of files.
+
+    Equal digests mean equal names, sizes, modification times and, in object stores, ETags.
+    """
 
     files: int
     size: int  # bytes
@@ -32,7 +36,9 @@ class FileSet:
         digest, files, size, last = hashlib.blake2b(digest_size=16), 0, 0, ""
         for each in shards:
             if each.uri != last:
-                digest.update(f"{each.uri}\n{each.size} {each.modified_ms}\n".encode("utf-8", "surrogateescape"))
+                etag = each.checksum if each.uri.partition(":")[0] in OBJECT_STORES else ""
+                facts = f"{each.uri}\0{each.size} {each.modified_ms} {etag}\0"
+                digest.update(facts.encode("utf-8", "surrogateescape"))
                 files, size, last = files + 1, size + each.size, each.uri
         return cls(files, size, digest.hexdigest())
 
