@@ -369,11 +369,8 @@ class ReplayPlanner:
 
 def _members(job: JobSpec, status: JobStatus, begun: TaskStart) -> list[str]:
     """Return the tasks of the cluster at this start, in the order of ranks."""
-    tasks = [
-        TaskAddress(each.type, each.index, job.role(each.type), "", {})
-        for each in sorted(status.tasks, key=lambda each: (list(job.tasks).index(each.type), each.index))
-        if each.name not in begun.left_out
-    ]
+    present = [each for each in status.tasks if each.name not in begun.left_out]
+    tasks = [TaskAddress(each.type, each.index, job.role(each.type), "", {}) for each in present]
     return [f"{task_type}:{index}" for task_type, index in ranks(tasks)]
 
 

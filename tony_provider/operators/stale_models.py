@@ -62,13 +62,11 @@ class TonyStaleModels(BaseOperator):
         runs = stale_runs(reports)
         ready = [run for run, before in runs.items() if not before]
         if runs and not ready:
-            self.log.warning(
-                "These runs wait for each other; repeat their tasks one by one: %s", ", ".join(map(str, runs))
-            )
+            self.log.warning("These runs wait for each other; repeat their tasks one by one: %s", [*map(str, runs)])
         # Runs that have failed come last, so that they do not keep others from being repeated.
         ended = chain.from_iterable(self._in_state(state, ready, context) for state in ("success", "failed"))
         found = list(islice(ended, self.most))
-        if left := ", ".join(str(run) for run in ready if run not in found):
+        if left := [str(run) for run in ready if run not in found]:
             self.log.info("Not repeated now, because they are active, deleted, or more than %d: %s", self.most, left)
         return [{"trigger_dag_id": run.dag_id, "trigger_run_id": run.run_id} for run in found]
 

@@ -13,6 +13,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import attrs
@@ -288,13 +289,12 @@ async def read_from_connection(rows: Sequence[Row], what: Callable[[TonyHook], T
     """
 
     def read(hook: TonyHook) -> T:
-        for left, row in zip(reversed(range(len(rows))), rows, strict=True):
-            try:
+        *others, last = rows
+        for row in others:
+            with suppress(JobUnavailable):
                 job_of_row(hook, row)
-                break
-            except JobUnavailable:
-                if not left:
-                    raise
+                return what(hook)
+        job_of_row(hook, last)
         return what(hook)
 
     return await _read(rows[0], read, _large)

@@ -473,6 +473,9 @@ def test_a_record_is_read_as_any_other_file(place: Place, size: int) -> None:
     assert place.storage.status(place.uri("d/record")).size == (0 if is_record else size)
     assert read_bytes(place.storage, place.uri("d/record")) == data
     assert read_bytes(place.storage, place.uri("d/record"), offset=1, length=3) == data[1:4]
+    (listed,) = place.storage.list(place.uri("d"))
+    with place.storage.open_record(listed) as stream:
+        assert stream.read() == data
     with pytest.raises(StorageExists):
         place.storage.write_record(place.uri("d/record"), b"another")
     place.storage.write_record(place.uri("d/record"), b"the next", overwrite=True)

@@ -242,10 +242,10 @@ class StaleModels:
         unreachable.
         """
         wanted = _Selection(self.layout, dag_ids, after_ms, model)
-        files = list_existing(self.storage, self.layout.lineage_dir)
-        names = {each.name: each for each in filter(None, (self.layout.task_of(file.name) for file in files))}
+        listed = list_existing(self.storage, self.layout.lineage_dir)
+        names = {it.name: (it, file) for file in listed if (it := self.layout.task_of(file.name))}
         own: dict[str, ModelReport] = {}
-        self._judge(filter(wanted.may_have, names.values()), own)
+        self._judge((each for each in names.values() if wanted.may_have(each[0])), own)
         trainings = (Identity.parse(each.name) for each in list_existing(self.storage, self.layout.jobs_dir))
         others = [each for each in trainings if each is not None and each.name not in names and wanted.may_have(each)]
         for report in in_parallel_ordered(self._without_record, others, _READERS, self.check_cancelled):
@@ -266,14 +266,13 @@ class StaleModels:
             waits_for = [origin.training for origin in origins[each] if origin.training in due]
             report = attrs.evolve(own[each], waits_for=waits_for)
             cause = descent.get(each)
-            is_unsure = report.state is ModelState.UNKNOWN and cause and cause.state is ModelState.DESCENDED
-            if cause and (report.state is ModelState.CURRENT or is_unsure):
+            if cause and not report.is_stale and cause.state is not report.state:
                 report = attrs.evolve(report, **attrs.asdict(cause))
             reports.append(report)
         return sorted(reports, key=lambda each: each.lineage.finished_ms if each.lineage else 0)
 
-    def _judge(self, identities: Iterable[Identity], own: dict[str, ModelReport]) -> None:
-        for report in in_parallel_ordered(self._own_state, identities, _READERS, self.check_cancelled):
+    def _judge(self, records: Iterable[tuple[Identity, FileStatus]], own: dict[str, ModelReport]) -> None:
+        for report in in_parallel_ordered(self._own_state, records, _READERS, self.check_cancelled):
             own[report.training] = report
 
     def _without_record(self, identity: Identity) -> ModelReport | None:
@@ -291,7 +290,8 @@ class StaleModels:
 
     # -- one model, without its ancestors ------------------------------------------------------------------------------
 
-    def _own_state(self, identity: Identity) -> ModelReport:
+    def _own_state(self, record: tuple[Identity, FileStatus]) -> ModelReport:
+        identity, file = record
         training = identity.name
         try:
             lineage = read_record(
@@ -299,6 +299,7 @@ class StaleModels:
                 self.layout.lineage_file(identity),
                 Lineage,
                 without="the training counts as unknown",
+                listed=file,
             )
         except RecordUnreadable as error:
             return ModelReport(training=training, state=ModelState.UNKNOWN, reason=str(error))
@@ -325,8 +326,7 @@ class StaleModels:
             return attrs.evolve(report, reason=f"its data cannot be compared: {error}")
         if not comparison.number:
             return attrs.evolve(report, state=ModelState.CURRENT)
-        changes = comparison.changes
-        return attrs.evolve(report, state=ModelState.STALE, reason=comparison.summary, changes=changes)
+        return attrs.evolve(report, state=ModelState.STALE, reason=comparison.summary, changes=comparison.changes)
 
 
 @attrs.define

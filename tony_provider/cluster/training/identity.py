@@ -20,8 +20,8 @@ from tony_provider.runtime.common.bounds import RECORD_LIMIT, BoundedJsonError, 
 from tony_provider.runtime.common.codec import CodecError, from_plain
 from tony_provider.runtime.common.quantities import size
 from tony_provider.runtime.storage import uris
-from tony_provider.runtime.storage.base import Storage, read_whole
-from tony_provider.runtime.storage.errors import StorageInvalidPath, StorageNotFound, StorageTooLarge
+from tony_provider.runtime.storage.base import FileStatus, Storage
+from tony_provider.runtime.storage.errors import StorageInvalidPath, StorageNotFound
 
 _SLUG_LENGTH = 60
 _HASH_LENGTH = 20  # hexadecimal digits: 80 bits make chance collisions negligible
@@ -215,22 +215,32 @@ def chain_number(name: str) -> int | None:
 T = TypeVar("T")
 
 
-def read_record(storage: Storage, uri: str, cls: type[T], *, without: str, most_bytes: int = RECORD_LIMIT) -> T | None:
+def read_record(
+    storage: Storage,
+    uri: str,
+    cls: type[T],
+    *,
+    without: str,
+    most_bytes: int = RECORD_LIMIT,
+    listed: FileStatus | None = None,
+) -> T | None:
     """Return the content of a small file on the store as ``cls``, or None if there is no such file.
 
     Unknown keys are ignored, and characters that control a terminal are removed.
 
     :param without: the effect of removing the file, for the error message.
     :param most_bytes: size limit of the file.
+    :param listed: status of the file, if it was just listed.
 
     Raises StorageError, and RecordUnreadable if the file was changed or a newer version wrote it.
     """
     try:
-        data = read_whole(storage, uri, most_bytes)
+        with storage.open_record(listed) if listed else storage.open_read(uri) as stream:
+            data = stream.read(most_bytes + 1)
     except StorageNotFound:
         return None
-    except StorageTooLarge as error:
-        raise RecordUnreadable(uri, f"it exceeds the size limit of {size(most_bytes)}", without) from error
+    if len(data) > most_bytes:
+        raise RecordUnreadable(uri, f"it exceeds the size limit of {size(most_bytes)}", without)
     try:
         return from_plain(printable_json(read_json(data)), cls, ignore_unknown=True)
     except CodecError as error:

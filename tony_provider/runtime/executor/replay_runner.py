@@ -152,8 +152,8 @@ def _run_all(programs: Sequence[tuple[str, Mapping[str, str]]]) -> int:
     running = [subprocess.Popen(["/bin/sh", "-c", command], env=environ) for command, environ in programs]
     while True:
         codes = [each.poll() for each in running]
-        if failed := [code for code in codes if code]:
-            return failed[0]
+        if failed := next(filter(None, codes), 0):
+            return failed
         if None not in codes:
             return 0
         time.sleep(_POLL)

@@ -206,6 +206,10 @@ class WebHdfsStorage(Storage):
                 return True
         return super().write_record(uri, data, overwrite=overwrite)
 
+    def open_record(self, listed: FileStatus) -> BinaryIO:
+        content = b"" if listed.size else self._attribute(listed.path)
+        return io.BytesIO(content) if content else super().open_record(listed)
+
     def _set_attribute(self, content: bytes, uri: Uri) -> None:
         """Set the content of an empty file.
 
