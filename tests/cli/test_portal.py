@@ -66,6 +66,7 @@ def test_the_list_is_what_it_was_before_airflow_discarded_it(training: Training,
     assert listed() == before
 
 
+@pytest.mark.long
 def test_a_summary_without_an_end_gets_it(training: Training, tony: Tony) -> None:
     training.mended.touch()
     training.again()

@@ -28,6 +28,7 @@ from tony_provider.runtime.storage.uris import join
 # -- day after day ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long  # `stale-three` in tests/e2e has trainings that begin with the model of the day before
 def test_each_day_begins_with_the_model_of_the_day_before(examples: DagBag, hook: TonyHook) -> None:
     daily = examples.dags["clicks_daily"]
     days = [succeeded(run(daily, **on(day))) for day in (0, 1)]

@@ -49,6 +49,7 @@ def test_with_kerberos(secure: YarnPlace, home: Path, note: Note) -> None:
     note("hdfs:// with Kerberos", job, "read and written by the user's own program, as the user")
 
 
+@pytest.mark.long
 def test_with_kerberos_and_without_the_key(secure: YarnPlace, home: Path) -> None:
     spec = job_that_reads(secure, home)
     spec["env"]["HADOOP_CONF_DIR"] = str(secure.cluster.layout.conf("client"))

@@ -199,7 +199,7 @@ def test_a_hostile_name_on_the_store_is_refused_before_anything_is_started(yarn:
         )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(piece=_TEXTS)
 def test_what_a_script_would_interpret_is_refused_or_kept_out(piece: str) -> None:
     """Each field by itself, also those that no cluster here can run: with bash as NodeManagers use it."""

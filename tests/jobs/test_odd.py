@@ -60,6 +60,7 @@ def test_what_a_process_leaves_running_ends_with_it(local: Place) -> None:
     assert_nothing_left(local, job)
 
 
+@pytest.mark.long
 def test_no_free_port(local: Place) -> None:
     tasks = {"worker": {"instances": 7, "memory": "128MiB", "command": "sleep 1000"}}
     job = local.run({"port_range": "20100-20102", "timeouts": {"grace": "1s"}, "tasks": tasks})

@@ -197,6 +197,7 @@ def test_a_browser_without_scripts_sees_it_too(yarn: YarnPlace, go: Path) -> Non
         until(lambda: step_of(driver) not in ("", first), job.describe)
 
 
+@pytest.mark.long
 def test_a_browser_opens_a_local_job_with_its_password(local: LocalPlace, go: Path) -> None:
     job = training(local, go)
     url = url_of(job)

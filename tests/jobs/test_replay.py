@@ -94,6 +94,7 @@ def traceback_in(text: str) -> str:
     return re.sub(r'File "[^"]*/', 'File "', found[-1])
 
 
+@pytest.mark.parametrize("place", ["local", pytest.param("yarn", marks=pytest.mark.long)], indirect=True)
 def test_a_task_fails_at_the_same_step_again(place: Place, rows: str, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(PROGRAM)
     job = place.run(

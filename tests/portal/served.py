@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import uvicorn
@@ -51,12 +51,13 @@ def seed_the_store(patch: pytest.MonkeyPatch) -> None:
 
     store = SimpleNamespace(stale_models=lambda **_: [])
 
-    def ask(row: Row, what: Callable[[TonyJob], object]) -> object:
+    async def read(row: Row, what: Callable[[Any], object], _: object) -> object:
         if row["dag_id"] == seeded.SWEEP:
             raise job_views.JobUnavailable("hdfs://away.example.com:8020 does not answer: connection refused")
-        return what(TonyJob(cast(Any, store), row["application_id"], None))
+        return what(store)
 
-    patch.setattr(job_views, "_ask", ask)
+    patch.setattr(job_views, "_read", read)
+    patch.setattr(job_views, "job_of_row", lambda hook, row: TonyJob(hook, row["application_id"], None))
     patch.setattr(TonyJob, "directory", "")
     patch.setattr(TonyJob, "specification", lambda job, _: seeded.history(job.application_id).specification)
     patch.setattr(TonyJob, "history", lambda job: seeded.history(job.application_id))

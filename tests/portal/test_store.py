@@ -339,7 +339,7 @@ def test_every_character_that_is_not_shown_is_noticed(text: str, shown: str) -> 
 
 @pytest.mark.usefixtures("connected")
 def test_stale_runs_that_airflow_still_has_with_a_stand_in_for_the_comparison(
-    client: As, monkeypatch: pytest.MonkeyPatch
+    client: As, jobs: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def report(run_id: str) -> ModelReport:
         labels = {"dag_id": "clicks", "run_id": run_id}
@@ -349,8 +349,11 @@ def test_stale_runs_that_airflow_still_has_with_a_stand_in_for_the_comparison(
 
     reports = [report(stored.run_id(0)), report("deleted")]
     monkeypatch.setattr(TonyHook, "stale_models", lambda *_, **__: reports)
+    gone = stored.summary(0, application_id="application_1700000000000_0003", tony_conn_id="gone")
+    stored.add(jobs["clicks-0"], gone)
     # The files of the newest jobs are deleted.
     found = client("alice").get("/tony/api/dags/clicks/stale").json()
     assert found["runs"] == [{"run_id": stored.run_id(0), "waits_for": 0, "active": True}]
     assert found["states"] == {"stale": 2}
+    assert any("gone" in each for each in found["missing"])
     assert client("bob").get("/tony/api/dags/clicks/stale").status_code == 404

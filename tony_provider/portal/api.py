@@ -588,10 +588,17 @@ async def stale(
     by_connection: dict[tuple[str, str], list[Row]] = {}
     for row in sorted(rows, key=lambda row: row["submitted_ms"], reverse=True):
         by_connection.setdefault((row["tony_conn_id"], row["proxy_user"]), []).append(row)
-    reports = [each for rows in by_connection.values() for each in await read_from_connection(rows, read)]
+    reports: list[ModelReport] = []
+    missing = []
+    for rows in by_connection.values():
+        try:
+            reports += await read_from_connection(rows, read)
+        except JobUnavailable as error:
+            missing.append(str(error))
     runs = stale_runs(reports)
     return PlainJson(
         {
+            "missing": missing,
             "states": Counter(each.state.value for each in reports),
             "models": [to_plain(each) for each in reports if each.state is not ModelState.CURRENT][-_MODELS:],
             "runs": [

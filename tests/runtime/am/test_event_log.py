@@ -22,7 +22,13 @@ from tony_provider.runtime.application_history import encode_event, event_segmen
 from tony_provider.runtime.storage import LocalStorage, StorageUnreachable, uris
 from tony_provider.runtime.storage.base import Source
 
-FIRST = {"time_ms": 1, "event": "application", "message": "", "labels": {"dag": "retrain", "run": "r1"}}
+FIRST = {
+    "time_ms": 1,
+    "event": "application",
+    "message": "",
+    "labels": {"dag": "retrain", "run": "r1"},
+    "warm_start": None,
+}
 
 
 @pytest.fixture

@@ -97,7 +97,6 @@ class ModelReport:
     reason: str = ""  # one line; empty for a current model
     lineage: Lineage | None = None  # None if there is no readable record
     changes: list[FileChange] = attrs.field(factory=list)  # at most _MOST_CHANGES
-    ancestor: str | None = None  # training that makes this model stale by descent
     can_mend: bool = True  # False if a repeated training would start from the same old model
     waits_for: list[str] = attrs.field(factory=list)  # trainings that it started from, and to repeat before
     run: StaleRun | None = None  # run of this Airflow installation that trained the model; None if there is none
@@ -426,7 +425,6 @@ class _Cause:
     """Why a model is stale or unknown because of its ancestors. See ModelReport."""
 
     reason: str
-    ancestor: str
     can_mend: bool = True
     state: ModelState = ModelState.DESCENDED
 
@@ -478,23 +476,18 @@ def _cause(
     ancestor = own.get(origin.training)
     if lineage is None or ancestor is None:
         return None
-    unknown = _Cause(
-        f"started from the model of {origin.training}, whose state is unknown",
-        origin.training,
-        can_mend=False,
-        state=ModelState.UNKNOWN,
-    )
+    unknown = _Cause(f"started from the model of {origin.training}, whose state is unknown", False, ModelState.UNKNOWN)
     if ancestor.lineage is None:
         return unknown
     if ancestor.state is ModelState.STALE:
-        return _Cause(f"started from the model of {origin.training}, which is stale", origin.training)
+        return _Cause(f"started from the model of {origin.training}, which is stale")
     if origin.used in (ancestor.lineage.application_id, ancestor.lineage.chain_dir.rpartition("/")[2]):
         return found.get(origin.training) or (unknown if ancestor.state is ModelState.UNKNOWN else None)
     reason = f"started from an earlier model of {origin.training}, which was trained again"
     if (lineage.submitted_ms or 0) > ancestor.lineage.finished_ms:
         reason = f"{reason} before; check the `warm_start` of this training"
-        return _Cause(reason, origin.training, can_mend=False)
-    return _Cause(f"{reason} since", origin.training)
+        return _Cause(reason, can_mend=False)
+    return _Cause(f"{reason} since")
 
 
 # -- training again --------------------------------------------------------------------------------------------------

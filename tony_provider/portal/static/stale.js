@@ -58,6 +58,7 @@ export function StaleModels({ dagId }) {
     ${error && html`<${Problem} title="The data cannot be compared:" text=${error} />`}
     ${problem && html`<${Problem} title="A run cannot be repeated:" text=${problem} />`}
     ${data && html`<div>
+      ${data.missing.map((text) => html`<${Problem} title="Some models cannot be compared:" text=${text} />`)}
       <p role="status">${Object.entries(data.states).map(([state, number]) => `${number} ${state}`).join(", ") || "No model of this DAG has a record of its data."}</p>
       ${data.models.length > 0 && html`<${Table} caption="Models that are not current" head=${["Run", "State", "Reason"]} rows=${data.models.map(row)} />`}
       ${data.runs.length > 0 && !begun && html`<p><button type="button" onClick=${() => setRepeating([])}>Repeat ${count(data.runs.length, "run")}</button> <span className="soft">A run is cleared after the runs whose models it starts from. Keep this page open, because it clears the runs.</span></p>`}
