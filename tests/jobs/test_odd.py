@@ -6,6 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.jobs.left import assert_nothing_left
 from tests.jobs.places import Place
 from tests.jobs.rights import as_an_ordinary_user
